@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import ssl
+import shutil
 import subprocess
 import sys
 import threading
@@ -41,12 +42,18 @@ def wait(condition: Callable[[], Any], seconds: float, what: Callable[[], str]) 
         time.sleep(0.05)
 
 
-def self_signed(folder: Path, name: str, *names: str) -> tuple[Path, Path]:
-    """Makes a certificate for names, and its key."""
+def signed(folder: Path, name: str, *options: str, by: str | None = None) -> tuple[Path, Path]:
+    """Makes a certificate and its key. `by` is the name of the CA certificate."""
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName={','.join(names)}", "-addext", "basicConstraints=critical,CA:FALSE"]
-    subprocess.run([*command, "-out", str(certificate), "-keyout", str(key)], check=True, capture_output=True)
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name.split('/')[0]}"]
+    authority = ["-CA", str(folder / f"{by}.crt"), "-CAkey", str(folder / f"{by}.key"), "-addext", "basicConstraints=critical,CA:FALSE"] if by else []
+    subprocess.run([*command, *options, *authority, "-out", str(certificate), "-keyout", str(key)], check=True, capture_output=True)
     return certificate, key
+
+
+def self_signed(folder: Path, name: str, *names: str) -> tuple[Path, Path]:
+    """Makes a certificate for names that is no CA certificate, and its key."""
+    return signed(folder, name, "-addext", f"subjectAltName={','.join(names)}", "-addext", "basicConstraints=critical,CA:FALSE")
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -113,17 +120,40 @@ class Site:
         self.manifests, self.state = folder / "manifests", folder / "state"
         self.manifests.mkdir()
         self.http, self.https, self.admin = free_ports(3)
+        self.control = self.admin
+        self.data: Program | None = None
         self.endpoints = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
         self.endpoints.daemon_threads = True
         threading.Thread(target=self.endpoints.serve_forever, daemon=True).start()
         self.write("site", [*self.backend(), *(self.ingress(host) for host in hosts)])
 
     def start(self, directory: str, authorities: Path, *options: str) -> None:
+        """Starts a process with both planes."""
+        self.program = Program([str(PROGRAM), "serve", *self.serving(), *self.ordering(directory, authorities), *options], self.folder / "gateway.log", self.is_ready)
+
+    def start_planes(self, directory: str, authorities: Path, *options: str) -> None:
+        """Starts a control plane and a data plane."""
+        (link,) = free_ports(1)
+        signed(self.folder, "ca")
+        for plane, *extensions in (("control", "subjectAltName=DNS:sluicegate-control-plane"), ("data", "subjectAltName=DNS:data-plane", "extendedKeyUsage=clientAuth")):
+            (self.folder / plane).mkdir()
+            signed(self.folder, f"{plane}/tls", *(word for extension in extensions for word in ("-addext", extension)), by="ca")
+            shutil.copy(self.folder / "ca.crt", self.folder / plane / "ca.crt")
+        self.data = Program(
+            [str(PROGRAM), "data-plane", "--control-plane", f"127.0.0.1:{link}", "--tls-dir", str(self.folder / "data"), *self.serving()], self.folder / "data-plane.log", lambda: accepts(self.admin))
+        (self.control,) = free_ports(1)
         self.program = Program(
-            [str(PROGRAM), "serve", "--manifests", str(self.manifests), "--listen", f"127.0.0.1:{self.http}", "--listen-https", f"127.0.0.1:{self.https}", "--admin", f"127.0.0.1:{self.admin}",
-             "--workers", "2", "--no-takeover", "--shutdown-grace", "0s", "--shutdown-idle", "0s", "--shutdown-timeout", "1s", "--acme-terms-agreed", "--acme-directory", directory,
-             "--acme-ca", str(authorities), "--acme-state-dir", str(self.state), "--acme-retry", "1s", *options],
+            [str(PROGRAM), "control-plane", "--tls-dir", str(self.folder / "control"), "--listen", f"127.0.0.1:{link}", "--admin", f"127.0.0.1:{self.control}", *self.ordering(directory, authorities), *options],
             self.folder / "gateway.log", self.is_ready)
+
+    def serving(self) -> list[str]:
+        """The options of a process that serves requests."""
+        return ["--listen", f"127.0.0.1:{self.http}", "--listen-https", f"127.0.0.1:{self.https}", "--admin", f"127.0.0.1:{self.admin}", "--workers", "2", "--no-takeover", "--shutdown-grace", "0s",
+                "--shutdown-idle", "0s", "--shutdown-timeout", "1s"]
+
+    def ordering(self, directory: str, authorities: Path) -> list[str]:
+        """The options of a process that orders certificates."""
+        return ["--manifests", str(self.manifests), "--acme-terms-agreed", "--acme-directory", directory, "--acme-ca", str(authorities), "--acme-state-dir", str(self.state), "--acme-retry", "1s"]
 
     def write(self, name: str, objects: list[dict[str, Any]]) -> None:
         new = self.folder / f"{name}.new"
@@ -171,7 +201,7 @@ class Site:
             return tls.getpeercert(binary_form=True) or b""
 
     def metric(self, name: str) -> int:
-        lines = self.get(self.admin, "/metrics")[1].splitlines()
+        lines = self.get(self.control, "/metrics")[1].splitlines()
         return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines if line.startswith(name) and line[len(name)] in " {")
 
     def problems(self) -> str:
@@ -180,6 +210,8 @@ class Site:
     def stop(self) -> None:
         with suppress(AttributeError):
             self.program.stop()
+        if self.data:
+            self.data.stop()
         self.endpoints.shutdown()
         self.endpoints.server_close()
 

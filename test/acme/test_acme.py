@@ -20,7 +20,8 @@ TOKEN = "a" * 43
 
 
 class Orders(unittest.TestCase):
-    """Two gateways, one for each challenge, under load from before their first order to the renewal of all certificates."""
+    """Two gateways, one for each challenge, under load from before their first order to the renewal of all certificates. The second gateway has a
+    control plane and a data plane."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -44,7 +45,8 @@ class Orders(unittest.TestCase):
         # One nonce of ten is rejected.
         pebble = Pebble(folder, site.http, site.https, SECONDS, blocked=["blocked.test"], PEBBLE_WFE_NONCEREJECT="10")
         cls.addClassCleanup(pebble.stop)
-        site.start(pebble.directory, pebble.certificate, "--acme-challenge", challenge, "--acme-orders", "8")
+        start = site.start_planes if challenge == "tls-alpn-01" else site.start
+        start(pebble.directory, pebble.certificate, "--acme-challenge", challenge, "--acme-orders", "8")
         return site
 
     def test_all_hosts_are_issued_and_renewed_under_load_without_a_failed_request(self) -> None:
