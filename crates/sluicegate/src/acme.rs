@@ -30,6 +30,9 @@ const RESPONSE_MAX: usize = 256 * 1024;
 /// The time between two attempts to become the process that orders, in a directory.
 const LOCK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The time between two questions whether a data plane can answer challenges.
+const SERVES_INTERVAL: Duration = Duration::from_millis(200);
+
 /// The namespace of the Secrets of the account and of challenges, in a directory. No object of a user names them.
 const NAMESPACE: &str = "sluicegate-acme";
 
@@ -188,24 +191,48 @@ fn load(directory: &DirectorySecrets, manifests: &AcmeManifests) -> std::io::Res
 }
 
 impl Orders {
-    /// Starts the orders, in the process that holds the Lease or the lock of the directory. Returns the numbers for `/metrics`.
-    pub(crate) fn start(self, source: &Source) -> impl Fn() -> Vec<Measure> + Send + Sync + use<> {
+    /// Starts the orders, in the process that holds the Lease or the lock of the directory, once `serves` tells that a data plane
+    /// can answer challenges. Returns the numbers for `/metrics`.
+    pub(crate) fn start<S: Fn() -> bool + Send + 'static>(
+        self,
+        source: &Source,
+        serves: S,
+    ) -> impl Fn() -> Vec<Measure> + Send + Sync + use<S> {
         let Self { options, exchange, link, manifests, directory } = self;
         let counted = link.clone();
+        let (orders, ordering) = watch::channel(false);
         match source {
             Source::Cluster(cluster) => {
                 let secrets = Arc::new(ClusterSecrets::new(cluster.client().clone()));
-                tokio::spawn(Worker::new(options, secrets, exchange, link).run(cluster.leads()));
+                tokio::spawn(follow(cluster.leads(), serves, orders));
+                tokio::spawn(Worker::new(options, secrets, exchange, link).run(ordering));
             }
             Source::Directory(_) => {
                 if let Some(directory) = directory.map(Arc::new) {
                     let (leads, leading) = watch::channel(false);
                     tokio::spawn(lock(directory.clone(), manifests, leads));
-                    tokio::spawn(Worker::new(options, directory, exchange, link).run(leading));
+                    tokio::spawn(follow(leading, serves, orders));
+                    tokio::spawn(Worker::new(options, directory, exchange, link).run(ordering));
                 }
             }
         }
         move || measures(&counted)
+    }
+}
+
+/// Tells whether this process orders: while it leads, from the first time that `serves` is true. After a change of the leader, data
+/// planes need a moment to connect.
+async fn follow(mut leads: watch::Receiver<bool>, serves: impl Fn() -> bool, orders: watch::Sender<bool>) {
+    while leads.wait_for(|leads| *leads).await.is_ok() {
+        while *leads.borrow() && !serves() {
+            sleep(SERVES_INTERVAL).await;
+        }
+        orders.send_replace(*leads.borrow());
+        if leads.wait_for(|leads| !*leads).await.is_err() {
+            // The lock of a directory ends with the process.
+            return std::future::pending().await;
+        }
+        orders.send_replace(false);
     }
 }
 
@@ -313,4 +340,73 @@ fn answer(status: http::StatusCode, headers: http::HeaderMap, body: Bytes) -> Ht
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn parsed(options: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(["sluicegate", "serve", "--manifests", "x"].iter().chain(options))
+    }
+
+    #[test]
+    fn no_option_orders_certificates_without_the_agreement_to_the_terms() {
+        assert!(parsed(&[]).is_ok());
+        for option in [
+            "--acme-email=a@b.test",
+            "--acme-directory=https://a.test/dir",
+            "--acme-challenge=tls-alpn-01",
+            "--acme-orders=2",
+            "--acme-state-dir=y",
+        ] {
+            assert!(parsed(&[option]).is_err(), "{option}");
+            assert!(parsed(&["--acme-terms-agreed", option]).is_ok(), "{option}");
+        }
+        for wrong in [
+            "--acme-challenge=dns-01",
+            "--acme-orders=0",
+            "--acme-retry=0s",
+            "--acme-retry=2h",
+            "--acme-timeout=6m",
+        ] {
+            assert!(parsed(&["--acme-terms-agreed", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn directory_of_manifests_needs_a_directory_for_certificates() {
+        let Ok(Cli { command: Command::Serve(args), .. }) = parsed(&["--acme-terms-agreed"]) else {
+            panic!("it is serve")
+        };
+        let fault = args.acme.orders(&args.source).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(fault.contains("set --acme-state-dir"), "{fault}");
+    }
+
+    #[tokio::test]
+    async fn process_orders_only_while_it_leads_and_after_a_data_plane_serves() {
+        let (leads, leading) = watch::channel(false);
+        let (orders, mut ordering) = watch::channel(false);
+        let serves = Arc::new(AtomicBool::new(false));
+        let known = serves.clone();
+        tokio::spawn(follow(leading, move || known.load(Ordering::Relaxed), orders));
+        leads.send_replace(true);
+        let ordered = ordering.wait_for(|orders| *orders);
+        let ordered = tokio::time::timeout(Duration::from_millis(10), ordered).await.is_ok();
+        assert!(!ordered, "no data plane serves");
+        serves.store(true, Ordering::Relaxed);
+        assert!(ordering.wait_for(|orders| *orders).await.is_ok());
+        leads.send_replace(false);
+        assert!(ordering.wait_for(|orders| !*orders).await.is_ok());
+        // A leader without a data plane that loses the Lease never orders.
+        serves.store(false, Ordering::Relaxed);
+        leads.send_replace(true);
+        leads.send_replace(false);
+        assert!(!*ordering.borrow());
+    }
 }

@@ -166,7 +166,9 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let audit = args.audit.start(&args.store, &args.source, &mut source)?;
     let of_webhook = args.webhook.start(&mut source, audit.as_ref()).await?;
-    let of_orders = orders.map(|orders| orders.start(&source));
+    let connected = distributor.clone();
+    let serves = move || !connected.telemetry().subscribers.is_empty();
+    let of_orders = orders.map(|orders| orders.start(&source, serves));
     let (of_store, of_audit) = (store.clone(), audit.clone());
     let registry = Arc::new(Registry::of_no_worker());
     let admin = Admin {

@@ -24,7 +24,7 @@ use crate::webhook::WebhookArgs;
 #[command(after_help = format!("{} {}\n\n{}", gateway::TIME, gateway::SIZE, gateway::LIFE))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    pub(crate) source: SourceArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     #[command(flatten)]
-    acme: AcmeArgs,
+    pub(crate) acme: AcmeArgs,
     #[command(flatten)]
     webhook: WebhookArgs,
     #[command(flatten)]
@@ -61,7 +61,7 @@ async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let of_source = source.planes(args.source.lease_name().clone());
     let audit = args.audit.start(&args.store, &args.source, &mut source)?;
     let of_webhook = args.webhook.start(&mut source, audit.as_ref()).await?;
-    let of_orders = orders.map(|orders| orders.start(&source));
+    let of_orders = orders.map(|orders| orders.start(&source, || true));
     let planes = move || {
         let mut planes = of_source();
         planes.measures.extend(of_orders.iter().flat_map(|measures| measures()));
