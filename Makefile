@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-docs check-operations check-oidc docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -56,6 +56,7 @@ conformance-gateway: ## run the conformance suite of Gateway API in a cluster, a
 	@scripts/setup cluster
 	@scripts/setup image
 	@scripts/setup chart
+	@scripts/setup acme
 	@test/cluster/cluster build
 	@python3 -m unittest discover --start-directory test/gateway-api
 	@test/gateway-api/run.py $(GATEWAY_API)
@@ -176,6 +177,11 @@ check-oidc: ## log in with a browser at a certified OpenID provider (PROVIDER=ke
 	@scripts/setup $(if $(filter keycloak,$(PROVIDER)),keycloak,oidc)
 	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
 	@PROVIDER=$(PROVIDER) SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/oidc
+
+check-acme: ## order certificates from Pebble, an ACME server for tests (SLUICEGATE=FILE for an existing program)
+	@scripts/setup acme
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
+	@TOOLS=$(abspath $(TARGET))/tools SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/acme
 
 picture-dashboard: ## draw docs/images/dashboard.png and docs/images/portal.png anew, within two minutes
 	@scripts/setup dashboard

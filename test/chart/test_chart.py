@@ -208,6 +208,29 @@ class Rights(unittest.TestCase):
         own = [rule for of, rule in found if of == NAMESPACE and rule["verbs"] == READ]
         self.assertTrue(own and all(rule["resourceNames"] == ["sluicegate"] for rule in own), own)
 
+    def test_gateway_may_write_secrets_only_for_certificates_of_an_acme_server(self):
+        def written(values):
+            found = rules(rendered(values), "sluicegate")
+            return [(where, rule["verbs"], rule.get("resourceNames")) for where, rule in found if rule["resources"] == ["secrets"] and rule["verbs"] != READ]
+
+        self.assertEqual(written({}), [])
+        on = {"acme": {"termsAgreed": True}}
+        self.assertEqual(written(on), [("*", ["create", "update"], None)])
+        own = ["sluicegate-acme", "sluicegate-acme-challenges"]
+        self.assertCountEqual(written({**on, "watchNamespaces": ["shop"]}),
+                              [("shop", ["create", "update"], None), (NAMESPACE, ["create"], None), (NAMESPACE, [*READ, "update"], own)])
+        with self.assertRaises(Refused):
+            rendered({**on, "status": {"enabled": False}})
+
+    def test_pods_that_read_the_cluster_order_certificates_only_after_the_terms_are_agreed(self):
+        for mode in ({}, {"mode": "split"}):
+            for each in rendered(mode).workloads():
+                self.assertFalse([arg for arg in container(each)["args"] if "acme" in arg])
+            for each in rendered({"acme": {"termsAgreed": True, "email": "a@b.test", "challenge": "tls-alpn-01"}} | mode).workloads():
+                args = container(each)["args"]
+                expected = [] if args[0] == "data-plane" else ["--acme-terms-agreed", "--acme-email=a@b.test", "--acme-challenge=tls-alpn-01"]
+                self.assertEqual([arg for arg in args if "acme" in arg], expected)
+
     def test_gateway_may_read_nodes_only_if_node_addresses_are_published(self):
         def resources(values):
             return {resource for _, rule in rules(rendered(values), "sluicegate") for resource in rule["resources"]}

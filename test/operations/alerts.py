@@ -115,6 +115,7 @@ CASES = {
         gauge("sluicegate_certificate_not_after_seconds", POD + ',source="Secret shop/tls",key="ECDSA"', 20 * DAY)]),
     "SluicegateCertificateExpiresSoon": Case({"source": "Secret shop/tls", "key": "ECDSA"}, [gauge("sluicegate_certificate_not_after_seconds", POD + ',source="Secret shop/tls",key="ECDSA"', 2 * DAY)], [
         gauge("sluicegate_certificate_not_after_seconds", POD + ',source="Secret shop/tls",key="ECDSA"', 10 * DAY)]),
+    "SluicegateAcmeOrdersFail": Case(OF_JOB, [{f"sluicegate_acme_certificates_failing{{{POD}}}": "2x1600"}], [{f"sluicegate_acme_certificates_failing{{{POD}}}": "0x1600"}, {f"sluicegate_acme_certificates_failing{{{POD}}}": "2x700 0x900"}], at="26h"),
     "SluicegateHandshakes": Case(OF_JOB, [{**counter("sluicegate_tls_handshakes_total", POD + ',version="1.3",resumed="false"', 90), **counter("sluicegate_tls_handshake_failures_total", POD + ',reason="unknown_name"', 10)}], [
         {**counter("sluicegate_tls_handshakes_total", POD + ',version="1.3",resumed="false"', 90), **counter("sluicegate_tls_handshake_failures_total", POD + ',reason="closed"', 10)},
         {**counter("sluicegate_tls_handshakes_total", POD + ',version="1.3",resumed="false"', 990), **counter("sluicegate_tls_handshake_failures_total", POD + ',reason="unknown_name"', 10)}]),

@@ -179,7 +179,8 @@ class Site:
         (self.folder / "manifests").mkdir()
         (self.folder / "manifests/shop.yaml").write_text("\n---\n".join(json.dumps(each) for each in objects))
         self.run([str(PROGRAM), "serve", "--manifests", str(self.folder / "manifests"), "--listen", f"127.0.0.1:{self.http}", "--listen-https", f"127.0.0.1:{self.https}", "--gateway-address", "127.0.0.1", "--admin", f"127.0.0.1:{self.admin}",
-                  "--workers", "2", "--no-takeover", "--compression", "gzip", "--endpoint-wait", "0s", "--access-log", str(self.folder / "access.log"), "--analytics", "--audit", "--analytics-database", f"sqlite:{self.folder / 'analytics.db'}", *SHUTDOWN],
+                  "--workers", "2", "--no-takeover", "--compression", "gzip", "--endpoint-wait", "0s", "--access-log", str(self.folder / "access.log"), "--analytics", "--audit", "--analytics-database", f"sqlite:{self.folder / 'analytics.db'}",
+                  "--acme-terms-agreed", "--acme-state-dir", str(self.folder / "acme"), *SHUTDOWN],
                  "gateway.log", lambda: self.is_ready(self.admin))
 
     def planes(self) -> None:

@@ -285,6 +285,27 @@ balancer may never have an address. In split mode, the control plane runs on oth
 - {{ printf "--analytics-database=%s" . | quote }}
 {{- end }}
 {{- end }}
+{{- if .Values.acme.termsAgreed }}
+{{- if not .Values.status.enabled }}
+{{- fail "acme.termsAgreed needs status.enabled: the Lease selects the pod that orders certificates" }}
+{{- end }}
+- --acme-terms-agreed
+{{- with .Values.acme.directory }}
+- {{ printf "--acme-directory=%s" . | quote }}
+{{- end }}
+{{- with .Values.acme.email }}
+- {{ printf "--acme-email=%s" . | quote }}
+{{- end }}
+{{- if ne .Values.acme.challenge "http-01" }}
+- --acme-challenge={{ .Values.acme.challenge }}
+{{- end }}
+{{- if ne (int .Values.acme.orders) 4 }}
+- --acme-orders={{ int .Values.acme.orders }}
+{{- end }}
+{{- if ne $name "sluicegate" }}
+- --acme-account-secret={{ $name }}-acme
+{{- end }}
+{{- end }}
 {{- with .Values.apiDocuments.hosts }}
 {{- range . }}
 - {{ printf "--api-document-host=%s" . | quote }}
@@ -605,6 +626,12 @@ annotations:
 - apiGroups: [""]
   resources: [services, secrets, configmaps]
   verbs: [get, list, watch]
+{{- if .Values.acme.termsAgreed }}
+# The certificates of an ACME server. Their names are not known before.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create, update]
+{{- end }}
 {{- if .Values.gatewayServices.ownDataPlanes.enabled }}
 # The data planes of single Gateways, in the namespaces of the Gateways. Their names are not known before.
 - apiGroups: [""]

@@ -58,6 +58,16 @@ subjects:
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}
+{{- if and .Values.acme.termsAgreed .Values.watchNamespaces (not (has .Release.Namespace .Values.watchNamespaces)) }}
+# The key of the ACME account, and the certificates of challenges in progress.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ $name }}-acme, {{ $name }}-acme-challenges]
+  verbs: [get, list, watch, update]
+{{- end }}
 {{- if include "sluicegate.split" . }}
 # The certificates of both planes, which the control plane creates and renews.
 - apiGroups: [""]

@@ -23,6 +23,7 @@
 //! | [`backend_traffic`] | XBackendTrafficPolicies: retries and sessions of Services |
 //! | [`external`] | hosts outside of the cluster that annotations name |
 //! | [`x_backend`] | XBackends: hosts outside of the cluster |
+//! | [`mod@acme`] | certificates of an ACME server |
 //! | [`address`] | the addresses that Gateways request, and the addresses that satisfy the requests |
 //! | [`source`] | following a cluster or a directory, and publishing the changes |
 //! | [`documents`] | documents of APIs that servers publish at URLs |
@@ -36,6 +37,7 @@
 //! | [`status`] | the intended status of objects of Gateway API |
 //! | [`problem`], [`locate`] | problems and their lines |
 
+mod acme;
 mod address;
 mod audit;
 mod backend_tls;
@@ -63,6 +65,7 @@ pub mod translate;
 mod upstream;
 mod x_backend;
 
+pub use acme::{Acme, AcmeManifests, AcmeOptions};
 pub use audit::Recorder;
 pub use audit::admission::{Admission, requested};
 pub use catalogue::{
@@ -89,6 +92,7 @@ pub use object::policy::crd::{Definition, definitions};
 pub use object::{Kind, ObjectRef};
 pub use problem::{Origin, Problem, Severity};
 pub use review::{ReviewError, Reviewed, Reviews};
+pub use source::cluster::acme::ClusterSecrets;
 pub use source::cluster::addresses::Addresses;
 pub use source::cluster::client::{ClientError, Credentials};
 pub use source::cluster::gateway_planes::Authorities;

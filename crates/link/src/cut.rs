@@ -35,6 +35,9 @@ pub(crate) fn cut(config: &Config) -> BTreeMap<Name, Bytes> {
     for route in &tls.passthrough {
         cutter.add(Kind::Passthrough.of_host(&route.entry_point, &route.host), route);
     }
+    for host in &tls.acme {
+        cutter.add(Kind::of_acme_host(&host.host), &**host);
+    }
     let default = encode_as::<List<Shared>, _, _>(&tls.default, &mut cutter);
     cutter.resources.insert(Kind::DefaultCertificates.alone(), default.into());
     cutter.add(Kind::TicketSecrets.alone(), &tls.ticket_secrets);

@@ -48,10 +48,11 @@ pub(crate) enum Kind {
     Traffic = 17,
     Subscriptions = 18,
     ApiContract = 19,
+    AcmeHost = 20,
 }
 
 impl Kind {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Settings,
         Self::DefaultRule,
         Self::Host,
@@ -71,6 +72,7 @@ impl Kind {
         Self::Traffic,
         Self::Subscriptions,
         Self::ApiContract,
+        Self::AcmeHost,
     ];
 
     /// The kind with this number, if this version knows the number.
@@ -115,13 +117,21 @@ impl Kind {
             | Self::TicketSecrets
             | Self::Upstream
             | Self::Endpoints
-            | Self::Certificate => Unknown::Skipped,
+            | Self::Certificate
+            | Self::AcmeHost => Unknown::Skipped,
         }
     }
 
     /// Whether the resource is a part of [`Tls`](sluicegate_model::Tls).
     pub(crate) fn is_tls(self) -> bool {
-        matches!(self, Self::TlsHost | Self::DefaultCertificates | Self::Passthrough | Self::TicketSecrets)
+        matches!(
+            self,
+            Self::TlsHost
+                | Self::DefaultCertificates
+                | Self::Passthrough
+                | Self::TicketSecrets
+                | Self::AcmeHost
+        )
     }
 
     pub(crate) fn named(self, name: Bytes) -> Name {
@@ -139,6 +149,11 @@ impl Kind {
             EntryPoint::Flags => encoded(host).into(),
             other => encoded(&HostName { host: host.clone(), entry_point: other.clone() }).into(),
         })
+    }
+
+    /// The name of a host with certificates from an ACME server.
+    pub(crate) fn of_acme_host(host: &str) -> Name {
+        Self::AcmeHost.named(encoded(&host).into())
     }
 
     pub(crate) fn of_upstream(self, upstream: &UpstreamKey) -> Name {

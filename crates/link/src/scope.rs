@@ -42,6 +42,8 @@ fn part(config: &Config, scope: Option<&str>) -> Config {
     let tls = Tls {
         hosts: all.hosts.iter().filter(|host| serves(&host.entry_point)).cloned().collect(),
         passthrough: all.passthrough.iter().filter(|route| serves(&route.entry_point)).cloned().collect(),
+        // Every HTTP listener may receive the request of an ACME server.
+        acme: all.acme.clone(),
         // Listeners of Gateways have no use for the default certificates.
         default: if scope.is_none() { all.default.clone() } else { Vec::new() },
         ticket_secrets: match scope {

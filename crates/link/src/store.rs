@@ -12,8 +12,8 @@ use sluicegate_model::encoding::{
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Subscriptions, Traffic};
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
-    ApiContract, Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls, TlsHost,
-    TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
+    AcmeHost, ApiContract, Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls,
+    TlsHost, TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
 };
 
 use crate::cut::listener_name;
@@ -79,6 +79,7 @@ enum Good {
     Host(Arc<VirtualHost>),
     Listener(Listener),
     TlsHost(Arc<TlsHost>),
+    AcmeHost(Arc<AcmeHost>),
     DefaultCertificates(Vec<Arc<Certificate>>),
     Passthrough(TlsRoute),
     TicketSecrets(Vec<TicketSecret>),
@@ -173,6 +174,7 @@ impl Store {
             Kind::Host => Good::Host(Arc::new(self.decode::<Same, _>(kind, &body)?)),
             Kind::Listener => Good::Listener(self.decode::<Same, _>(kind, &body)?),
             Kind::TlsHost => Good::TlsHost(Arc::new(self.decode::<Same, _>(kind, &body)?)),
+            Kind::AcmeHost => Good::AcmeHost(Arc::new(self.decode::<Same, _>(kind, &body)?)),
             Kind::DefaultCertificates => {
                 Good::DefaultCertificates(self.decode::<List<Shared>, _>(kind, &body)?)
             }
@@ -306,6 +308,7 @@ impl Store {
         for part in self.entries.values().filter_map(|entry| entry.good.as_ref()) {
             match part {
                 Good::TlsHost(host) => tls.hosts.push(host.clone()),
+                Good::AcmeHost(host) => tls.acme.push(host.clone()),
                 Good::Passthrough(route) => tls.passthrough.push(route.clone()),
                 Good::DefaultCertificates(certificates) => tls.default.clone_from(certificates),
                 Good::TicketSecrets(secrets) => tls.ticket_secrets.clone_from(secrets),
@@ -358,6 +361,7 @@ impl Good {
             Self::Host(host) => Kind::Host.of_host(&host.entry_point, &host.host),
             Self::Listener(listener) => listener_name(listener),
             Self::TlsHost(host) => Kind::TlsHost.of_host(&host.entry_point, &host.host),
+            Self::AcmeHost(host) => Kind::of_acme_host(&host.host),
             Self::DefaultCertificates(_) => Kind::DefaultCertificates.alone(),
             Self::Passthrough(route) => Kind::Passthrough.of_host(&route.entry_point, &route.host),
             Self::TicketSecrets(_) => Kind::TicketSecrets.alone(),

@@ -66,7 +66,7 @@ pub use route::{ObjectId, PathPattern};
 pub use rule::{Rule, RuleMatch, VirtualHost};
 pub use settings::Settings;
 pub use template::PathTemplate;
-pub use tls::{Certificate, ClientAuth, ClientAuthMode, ClientCheck, KeyKind, Tls, TlsHost};
+pub use tls::{AcmeHost, Certificate, ClientAuth, ClientAuthMode, ClientCheck, KeyKind, Tls, TlsHost};
 pub use tracing::{Collector, Tracing};
 pub use upstream::{
     AlternativeName, Balance, Conditions, Endpoint, Health, Protocol, Transport, TransportTls, Upstream,

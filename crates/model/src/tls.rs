@@ -23,6 +23,9 @@ pub struct Tls {
     /// The names whose connections pass through without termination, at most one entry for each entry point and pattern.
     /// None of these names is in `hosts` for the same entry point.
     pub passthrough: Vec<TlsRoute>,
+    /// The hosts whose certificates the control plane orders from an ACME server, in the order of their names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acme: Vec<Arc<AcmeHost>>,
     /// The default certificates: for clients without a server name (RFC 6066, 3), for hosts without certificates, and for
     /// names that are not in `hosts` if [`unknown_names`](TlsSettings::unknown_names) says so. Empty: a self-signed
     /// certificate of the process.
@@ -73,6 +76,24 @@ impl TlsHost {
             ciphers: CipherSuites::default(),
         }
     }
+}
+
+/// A host whose certificates the control plane orders from an ACME server (RFC 8555). Data planes prove that the gateway serves
+/// the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map, context_bound = "Context")]
+pub struct AcmeHost {
+    /// The host, in lower case.
+    #[n(0)]
+    pub host: Box<str>,
+    /// The thumbprint of the account's key, which completes the answer to a challenge (RFC 8555, 8.1: 43 characters of
+    /// base64url).
+    #[n(1)]
+    pub thumbprint: Box<str>,
+    /// The certificate for a challenge of the type `tls-alpn-01` in progress (RFC 8737, 3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cbor(n(2), with = "Maybe::<Shared>")]
+    pub challenge: Option<Arc<Certificate>>,
 }
 
 /// Client authentication by certificates.

@@ -21,6 +21,7 @@ use sluicegate_proxy::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::acme::AcmeArgs;
 use crate::address::{listen_address, local_address};
 use crate::analytics::{StoreArgs, measures, report_store};
 use crate::audit::{self, AuditArgs};
@@ -112,6 +113,8 @@ pub(crate) struct ControlPlaneArgs {
     #[command(flatten)]
     settings: SettingsArgs,
     #[command(flatten)]
+    acme: AcmeArgs,
+    #[command(flatten)]
     webhook: WebhookArgs,
     /// Store the sums of requests of data planes with --analytics, for sluicegate apis, sluicegate top and the page /analytics of the
     /// admin interface.
@@ -139,6 +142,8 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let mut translation = translate_options(&args.class, args.settings.settings(), ports);
     translation.own_data_planes = args.own_data_planes()?;
     let makes_own = translation.own_data_planes.is_some();
+    let (orders, acme) = args.acme.orders(&args.source)?;
+    translation.acme = acme;
     let mut source = args.source.source(translation, &args.settings, &args.tls).await?;
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let max_subscribers = usize::try_from(args.max_data_planes)?;
@@ -161,6 +166,9 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let audit = args.audit.start(&args.store, &args.source, &mut source)?;
     let of_webhook = args.webhook.start(&mut source, audit.as_ref()).await?;
+    let connected = distributor.clone();
+    let serves = move || !connected.telemetry().subscribers.is_empty();
+    let of_orders = orders.map(|orders| orders.start(&source, serves));
     let (of_store, of_audit) = (store.clone(), audit.clone());
     let registry = Arc::new(Registry::of_no_worker());
     let admin = Admin {
@@ -176,6 +184,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
         planes: Arc::new(move || {
             let (mut planes, of_source) = (planes(&distributed.telemetry()), of_source());
             planes.measures.extend(of_source.measures.into_iter().chain(of_webhook()));
+            planes.measures.extend(of_orders.iter().flat_map(|measures| measures()));
             planes.measures.extend(measures(None, of_store.as_deref()));
             planes.measures.extend(audit::measures(of_audit.as_deref()));
             Planes { lease: of_source.lease, ..planes }

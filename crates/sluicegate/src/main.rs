@@ -34,6 +34,7 @@
 //! | [`top`] | `sluicegate apis` and `sluicegate top` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
 
+mod acme;
 mod address;
 mod analytics;
 mod api;

@@ -7,6 +7,7 @@ use sluicegate_admin::Problems;
 use sluicegate_control::{Problem, Severity};
 use tokio::sync::watch;
 
+use crate::acme::AcmeArgs;
 use crate::analytics::{StoreArgs, deliver};
 use crate::audit::AuditArgs;
 use crate::check::{Ports, translate_options};
@@ -23,7 +24,7 @@ use crate::webhook::WebhookArgs;
 #[command(after_help = format!("{} {}\n\n{}", gateway::TIME, gateway::SIZE, gateway::LIFE))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    pub(crate) source: SourceArgs,
     #[command(flatten)]
     gateway: GatewayArgs,
     #[command(flatten)]
@@ -32,6 +33,8 @@ pub(crate) struct ServeArgs {
     pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+    #[command(flatten)]
+    pub(crate) acme: AcmeArgs,
     #[command(flatten)]
     webhook: WebhookArgs,
     #[command(flatten)]
@@ -51,13 +54,17 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<()> {
 async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let ports =
         Ports { http: &args.gateway.listen, https: &args.tls.listen_https, admin: args.gateway.admin };
-    let translation = translate_options(&args.class, args.settings.settings(), ports);
+    let mut translation = translate_options(&args.class, args.settings.settings(), ports);
+    let (orders, acme) = args.acme.orders(&args.source)?;
+    translation.acme = acme;
     let mut source = args.source.source(translation, &args.settings, &args.tls).await?;
     let of_source = source.planes(args.source.lease_name().clone());
     let audit = args.audit.start(&args.store, &args.source, &mut source)?;
     let of_webhook = args.webhook.start(&mut source, audit.as_ref()).await?;
+    let of_orders = orders.map(|orders| orders.start(&source, || true));
     let planes = move || {
         let mut planes = of_source();
+        planes.measures.extend(of_orders.iter().flat_map(|measures| measures()));
         planes.measures.extend(of_webhook());
         planes
     };

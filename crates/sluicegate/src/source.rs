@@ -244,6 +244,16 @@ impl SourceArgs {
         }
     }
 
+    /// Whether the source is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.manifests.is_some()
+    }
+
+    /// Whether the gateway may write into the cluster.
+    pub(crate) fn writes_status(&self) -> bool {
+        !self.cluster.no_status
+    }
+
     /// The name of the Lease.
     pub(crate) fn lease_name(&self) -> &Arc<str> {
         &self.cluster.lease_name

@@ -38,7 +38,7 @@ pub(crate) fn emit(
     of_options: Vec<Problem>,
     of_intents: Vec<Problem>,
 ) -> Translation {
-    let Merged { listeners, passthrough, tls, rules, mut policies } = merged;
+    let Merged { listeners, passthrough, tls, acme, rules, mut policies } = merged;
     let mut emitted = rule::emit(&rules, &tls, &mut policies);
     let mut problems = Vec::new();
     let mut tls_hosts = tls.hosts(&passthrough);
@@ -53,10 +53,12 @@ pub(crate) fn emit(
     tls_hosts
         .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
     problems.extend(tls.problems);
+    problems.extend(acme.problems);
     let mut passed = passthrough.routes();
     passed.extend(listeners.passthrough);
     let own =
         intents.gateways.iter().filter(|gateway| gateway.placement.as_ref().is_some_and(Placement::has_own));
+    let of_acme = crate::acme::emit(store, &options.acme, acme.wished);
     let mut config = Config {
         settings: options.settings.clone(),
         hosts: emitted.hosts,
@@ -66,6 +68,7 @@ pub(crate) fn emit(
         tls: Arc::new(Tls {
             hosts: tls_hosts,
             passthrough: passed,
+            acme: of_acme.hosts,
             default: tls::default_certificate(store, options, &mut problems).into_iter().collect(),
             ticket_secrets: tls::ticket_secrets(store, options, &mut problems),
         }),
@@ -102,6 +105,7 @@ pub(crate) fn emit(
                 }
             }))
             .collect(),
+        acme: of_acme.translated,
         ..Translation::default()
     };
     let governed = (&of_policies.upstreams, &intents.backend_traffic);

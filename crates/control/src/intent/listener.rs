@@ -62,6 +62,8 @@ pub(crate) struct Listener<'a> {
     pub(crate) entry_point: Option<Arc<str>>,
     /// The certificates of a listener that terminates TLS.
     pub(crate) certificates: Vec<Arc<Certificate>>,
+    /// The Secret for a certificate of an ACME server, with its place in `tls.certificateRefs`, if the Gateway asks for one.
+    pub(crate) acme: Option<(usize, &'a ObjectRef)>,
     /// The clients that may connect to a listener for HTTPS, if the Gateway validates their certificates.
     pub(crate) client_auth: Option<Arc<ClientAuth>>,
     /// The reason why the listener rejects all clients or all requests: no CA certificate is valid, or a filter is invalid.

@@ -180,6 +180,15 @@ pub(crate) struct Tls<'a> {
     pub(crate) hosts: Cow<'a, [HostPattern]>,
     /// The certificate, or the reason why there is none; `None` if the object names no Secret.
     pub(crate) certificate: Option<Result<Arc<Certificate>, String>>,
+    /// The Secret for a certificate of an ACME server, if the object asks for one.
+    pub(crate) acme: Option<AcmeSecret>,
+}
+
+/// A Secret for a certificate of an ACME server.
+pub(crate) struct AcmeSecret {
+    pub(crate) secret: ObjectRef,
+    /// Whether the Secret does not exist yet.
+    pub(crate) is_missing: bool,
 }
 
 /// The clients that may connect to hosts.

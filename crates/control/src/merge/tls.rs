@@ -139,6 +139,12 @@ impl Merged {
         let is_needed = tls.named.is_empty() || tls.named.iter().any(|host| passthrough.of(host).is_none());
         let certificate = match &tls.certificate {
             Some(Ok(certificate)) => Some(certificate),
+            Some(Err(_)) if is_needed && tls.acme.as_ref().is_some_and(|acme| acme.is_missing) => {
+                let fault =
+                    "is not ordered yet; hosts without another certificate use the default certificate";
+                self.problems.push(intent.at.note(&tls.place.field(), fault.to_owned()));
+                None
+            }
             Some(Err(fault)) if is_needed => {
                 let fault = format!("{fault}; hosts without another certificate use the default certificate");
                 self.problems.push(intent.problem(tls.place, fault));

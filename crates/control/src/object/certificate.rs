@@ -61,6 +61,12 @@ pub(crate) fn check(source: &str, chain: &[u8], key: &[u8], findings: &mut Findi
     Some(certificate)
 }
 
+/// The certificate for a challenge of an ACME server, which the gateway made itself. Its critical extension (RFC 8737, 3) makes it
+/// invalid for every other purpose.
+pub(crate) fn challenge(source: &str, chain: &[u8], key: &[u8]) -> Option<Certificate> {
+    describe(source, certificates(chain).ok()?, private_key(key).ok()?, KeyKind::Ecdsa).ok()
+}
+
 /// The certificates in a text of PEM.
 pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     if text.is_empty() {

@@ -54,6 +54,8 @@ pub(crate) struct Gateway {
     pub(crate) client_certificate: Option<Result<ObjectRef, String>>,
     /// The validation of the certificates of clients by its listeners for HTTPS.
     pub(crate) frontend: Frontend,
+    /// Whether the gateway orders the certificates of its listeners from an ACME server.
+    pub(crate) acme: bool,
     /// The ConfigMap with its parameters, or the reason why the reference is invalid.
     pub(crate) parameters: Option<Result<ObjectRef, String>>,
     /// `spec.infrastructure.labels`.
@@ -225,7 +227,8 @@ impl GatewayClass {
 
 impl Gateway {
     pub(crate) fn check(raw: Written<GatewaySpec>, object: &ObjectRef, findings: &mut Findings) -> Self {
-        annotation::check_names(Kind::Gateway, raw.metadata.annotations.as_ref(), findings);
+        let annotations = raw.metadata.annotations.as_ref();
+        let settings = annotation::read(Kind::Gateway, annotations, &object.namespace, findings);
         let spec = raw.spec.unwrap_or_default();
         let class_name = spec.gateway_class_name.unwrap_or_default();
         if class_name.is_empty() {
@@ -258,6 +261,7 @@ impl Gateway {
             addresses: requested.addresses,
             requests: requested.requests,
             is_confined: requested.is_confined,
+            acme: settings.acme,
             client_certificate,
             frontend,
             parameters,

@@ -37,6 +37,8 @@ pub(crate) struct Ingress {
     pub(crate) ssl_redirect: Option<bool>,
     /// Whether plain HTTP is redirected to HTTPS in any case.
     pub(crate) force_ssl_redirect: bool,
+    /// Whether the gateway orders its certificates from an ACME server.
+    pub(crate) acme: bool,
     /// Whether its hosts use TLS passthrough.
     pub(crate) ssl_passthrough: bool,
     /// The protocol to the endpoints of its routes, if the Ingress sets it.
@@ -151,6 +153,7 @@ impl Ingress {
             tls,
             ssl_redirect: settings.ssl_redirect,
             force_ssl_redirect: settings.force_ssl_redirect,
+            acme: settings.acme,
             ssl_passthrough: settings.ssl_passthrough,
             backend,
             client_auth,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use sluicegate_acme::LABEL;
 use sluicegate_model::Certificate;
 
 use super::api::contract;
@@ -27,6 +28,8 @@ pub(crate) struct Secret {
     pub(crate) kind: Box<str>,
     /// Its certificate, if the Secret is of [`TLS_TYPE`], or has all keys of that type.
     pub(crate) certificate: Option<Arc<Certificate>>,
+    /// Whether the gateway made the Secret with a certificate of an ACME server.
+    pub(crate) is_acme: bool,
     pub(crate) data: Data,
 }
 
@@ -68,7 +71,9 @@ impl Secret {
                 certificate::check(&object.to_string(), part("tls.crt"), part("tls.key"), findings)
             })
             .flatten();
-        Self { kind, certificate: certificate.map(Arc::new), data: Data::check(values, findings) }
+        let labels = raw.metadata.labels.unwrap_or_default();
+        let is_acme = labels.get(LABEL.0).is_some_and(|value| value == LABEL.1);
+        Self { kind, certificate: certificate.map(Arc::new), is_acme, data: Data::check(values, findings) }
     }
 }
 

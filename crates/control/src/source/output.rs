@@ -1,6 +1,7 @@
 //! The common part of all sources: from the objects of a store to published changes and reported problems.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use tokio::time::timeout;
 use super::foreign_in_words;
 use super::publish::Publisher;
 use super::resolve::{Answer, Reach, Resolver, Target};
+use crate::acme::{Acme, AcmeNews};
 use crate::catalogue::{self, Published};
 use crate::frontend::gateway::service;
 use crate::merge::policy::standing::Standing;
@@ -53,6 +55,8 @@ pub(super) enum News {
     Addresses(Answer),
     /// A document of an Api at a URL has changed, or could not be fetched.
     Document,
+    /// A certificate of an ACME server was stored, or could not be ordered.
+    Acme,
 }
 
 /// Translates a store whenever the store changes, and publishes the result.
@@ -65,6 +69,7 @@ pub(super) struct Output<P> {
     /// The upstreams with an external name.
     external: BTreeMap<UpstreamKey, Target>,
     resolver: Resolver,
+    acme: AcmeNews,
     publisher: Publisher,
     publish: P,
     /// The number of published configurations.
@@ -76,6 +81,7 @@ pub(super) struct Output<P> {
 impl<P: Publish> Output<P> {
     pub(super) fn new(options: TranslateOptions, reports: Reports, publish: P, reach: Reach) -> Self {
         Self {
+            acme: AcmeNews::of(&options.acme),
             options,
             problems: reports.problems,
             catalogue: reports.catalogue,
@@ -166,10 +172,19 @@ impl<P: Publish> Output<P> {
 
     /// Waits for news from outside of the source. A dropped future loses nothing.
     pub(super) async fn news(&mut self) -> News {
-        let Self { options, resolver, .. } = self;
+        let Self { options, resolver, acme, .. } = self;
         tokio::select! {
             answer = resolver.answer() => News::Addresses(answer),
             () = options.documents.changed() => News::Document,
+            () = acme.changed() => News::Acme,
+        }
+    }
+
+    /// The manifests that the gateway itself has written since the last call.
+    pub(super) fn take_manifests(&self) -> Vec<(PathBuf, String)> {
+        match &self.options.acme {
+            Acme::On(acme) => acme.manifests.take(),
+            Acme::Off | Acme::Unknown => Vec::new(),
         }
     }
 
@@ -178,6 +193,8 @@ impl<P: Publish> Output<P> {
         let heard = Instant::now();
         let answer = match news {
             News::Addresses(answer) => answer,
+            // The caller reports problems, and reads the manifests.
+            News::Acme => return,
             News::Document => {
                 // The first configuration follows with the objects.
                 if self.is_serving() {
@@ -219,6 +236,9 @@ impl<P: Publish> Output<P> {
             DocumentSource::Inline(_) | DocumentSource::ConfigMap { .. } => None,
         });
         self.options.documents.want(&urls.collect());
+        if let Acme::On(acme) = &self.options.acme {
+            acme.link.set_wanted(translation.acme.state.clone());
+        }
         let before = self.translation.replace(translation);
         self.log_foreign_objects(before.as_ref());
         config
@@ -299,6 +319,9 @@ impl<P: Publish> Output<P> {
                 self.served = Some(served);
             }
         }
+        if let (Acme::On(acme), Some(translation)) = (&self.options.acme, &self.translation) {
+            self.served = acme.follow(self.served.take(), translation.acme.state.clone());
+        }
     }
 
     /// Publishes the endpoints of these Services, if they changed. Returns whether the Services' problems changed.
@@ -336,6 +359,8 @@ impl<P: Publish> Output<P> {
             problems.extend(translation.problems.iter().cloned());
             problems.extend(translation.upstream_problems.values().cloned());
         }
+        problems
+            .extend(self.translation.iter().flat_map(|translation| self.acme.problems(&translation.acme)));
         problems.extend(self.external.iter().filter_map(|(key, target)| {
             let fault = self.resolver.fault(target)?;
             let has_endpoints = self.publisher.endpoints(key).is_some_and(|endpoints| !endpoints.is_empty());

@@ -55,6 +55,8 @@ pub struct Store {
     is_recording: bool,
     /// The changes that the audit trail has not taken yet.
     changed: Changed,
+    /// The directory of files that the gateway itself writes. Every other file has precedence over these files.
+    written_by_gateway: Option<Arc<Path>>,
 }
 
 /// The ending of the message of an error in a version that is not in service, because an older version is.
@@ -171,6 +173,11 @@ impl Store {
     /// A store that records changes for the audit trail.
     pub(crate) fn recording() -> Self {
         Self { is_recording: true, ..Self::default() }
+    }
+
+    /// Gives every other file precedence over the files in this directory.
+    pub(crate) fn set_written_by_gateway(&mut self, dir: &Arc<Path>) {
+        self.written_by_gateway = Some(dir.clone());
     }
 
     /// Whether the store records changes for the audit trail.
@@ -444,7 +451,13 @@ impl Store {
         let recorded = self.recorded_before(&parsed.object);
         let slot = self.slots.get_or_default(&parsed.object);
         let before = slot.form().cloned();
-        let place = slot.candidates.binary_search_by(|candidate| candidate.origin.file.cmp(&origin.file));
+        let is_own =
+            |file: &Path| self.written_by_gateway.as_deref().is_some_and(|dir| file.starts_with(dir));
+        let rank = |file: &Option<Arc<Path>>| file.as_deref().is_some_and(is_own);
+        let place = slot.candidates.binary_search_by(|candidate| {
+            let file = &candidate.origin.file;
+            rank(file).cmp(&rank(&origin.file)).then_with(|| file.cmp(&origin.file))
+        });
         let older = match place {
             Ok(place) => slot.candidates[place].form.take(),
             Err(_) => None,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use sluicegate_model::{Config, Settings, UpstreamKey};
 
+use crate::acme::{self, Acme};
 use crate::documents::Documents;
 use crate::intent::At;
 use crate::merge::policy::standing::Standing;
@@ -120,6 +121,8 @@ pub struct TranslateOptions {
     pub ignore_nginx_access_annotations: bool,
     /// The dialect of ingress-nginx. Default none: the gateway does not serve its classes.
     pub ingress_nginx: Option<IngressNginx>,
+    /// Certificates of an ACME server. Default: unknown, such as for a check of manifests.
+    pub acme: Acme,
     /// The documents of Apis at URLs. Default: documents are not fetched.
     pub documents: Documents,
 }
@@ -244,6 +247,7 @@ impl Default for TranslateOptions {
             read_globals: ReadGlobals::default(),
             ignore_nginx_access_annotations: false,
             ingress_nginx: None,
+            acme: Acme::default(),
             documents: Documents::default(),
         }
     }
@@ -266,6 +270,8 @@ pub struct Translation {
     pub policy_statuses: Vec<Standing>,
     /// The status of objects of Gateway API.
     pub statuses: Vec<ObjectStatus>,
+    /// The certificates that objects ask an ACME server for, with their origins.
+    pub(crate) acme: acme::Translated,
     /// The Services that HTTPRoutes and filters of listeners name and that do not exist, or lack a port.
     pub(crate) missing: HashSet<ServiceRef>,
 }

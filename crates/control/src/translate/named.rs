@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::HashSet;
 use sluicegate_model::UpstreamKey;
 
-use super::{ObjectName, TranslateOptions};
+use super::{Acme, ObjectName, TranslateOptions};
 use crate::frontend::gateway::parameters;
 use crate::frontend::ingress::class::{Classes, Dialect};
 use crate::object::api::{Api, DocumentSource};
@@ -41,6 +41,9 @@ impl Named {
     pub(crate) fn find(store: &Store, options: &TranslateOptions) -> Self {
         let mut named = Self::default();
         named.certificates.extend(options.default_certificate.as_ref().map(ObjectName::secret));
+        if let Acme::On(acme) = &options.acme {
+            named.others.extend([acme.account.secret(), acme.challenges.secret()]);
+        }
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         let configmaps = [&options.configmap, &options.tcp_services, &options.udp_services];
         named.others.extend(configmaps.into_iter().flatten().map(ObjectName::configmap));

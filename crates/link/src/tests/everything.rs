@@ -418,9 +418,14 @@ fn tls() -> Tls {
             passed.clone(),
             TlsRoute { entry_point: EntryPoint::Gateway("0.0.0.0:8443".into()), ..passed },
         ],
+        acme: vec![acme_host("a.example", None), acme_host("b.example", certificates().into_iter().next())],
         default: certificates().drain(..1).collect(),
         ticket_secrets: vec![TicketSecret([7; TicketSecret::MIN].into())],
     }
+}
+
+fn acme_host(host: &str, challenge: Option<Arc<Certificate>>) -> Arc<AcmeHost> {
+    Arc::new(AcmeHost { host: host.into(), thumbprint: "x".repeat(43).into(), challenge })
 }
 
 fn listeners() -> Vec<Listener> {

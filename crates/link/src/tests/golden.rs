@@ -52,6 +52,7 @@ fn types(kind: Kind) -> [&'static str; 2] {
         Kind::Host => ["VirtualHost", "HostPattern"],
         Kind::Listener => ["Listener", "ListenerName"],
         Kind::TlsHost => ["TlsHost", "HostPattern"],
+        Kind::AcmeHost => ["AcmeHost", ""],
         Kind::DefaultCertificates => ["", ""],
         Kind::Passthrough => ["TlsRoute", "HostPattern"],
         Kind::TicketSecrets => ["TicketSecret", ""],

@@ -425,11 +425,19 @@ fn tls_host() -> impl Strategy<Value = Arc<TlsHost>> {
 
 fn tls() -> impl Strategy<Value = Arc<Tls>> {
     let secret = vec(any::<u8>(), TicketSecret::MIN..50).prop_map(|secret| TicketSecret(secret.into()));
-    (vec(tls_host(), 0..4), vec(tls_route(), 0..3), vec(certificate(), 0..3), vec(secret, 0..3)).prop_map(
-        |(hosts, passthrough, default, ticket_secrets)| {
-            Arc::new(Tls { hosts, passthrough, default, ticket_secrets })
-        },
-    )
+    let acme_host = (text(), text(), option::of(certificate())).prop_map(|(host, thumbprint, challenge)| {
+        Arc::new(AcmeHost { host: host.into(), thumbprint: thumbprint.into(), challenge })
+    });
+    let tls = (
+        vec(tls_host(), 0..4),
+        vec(tls_route(), 0..3),
+        vec(acme_host, 0..3),
+        vec(certificate(), 0..3),
+        vec(secret, 0..3),
+    );
+    tls.prop_map(|(hosts, passthrough, acme, default, ticket_secrets)| {
+        Arc::new(Tls { hosts, passthrough, acme, default, ticket_secrets })
+    })
 }
 
 pub(super) fn endpoints() -> impl Strategy<Value = Arc<[Endpoint]>> {
@@ -698,6 +706,8 @@ pub(super) fn normal(mut config: Config) -> Config {
     let name = |route: &TlsRoute| (route.entry_point.clone(), route.host.clone());
     tls.passthrough.sort_by_key(name);
     tls.passthrough.dedup_by_key(|route| name(route));
+    tls.acme.sort_by(|one, other| one.host.cmp(&other.host));
+    tls.acme.dedup_by(|one, other| one.host == other.host);
     config.tls = Arc::new(tls);
     config
 }

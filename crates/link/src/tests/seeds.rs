@@ -121,5 +121,5 @@ fn fuzz_seeds_decode_and_cover_every_resource_kind() {
         store.apply(Delta { changed: changed.collect(), gone: Vec::new() });
         assert_eq!(store.refused(), 0, "{}", path.display());
     }
-    assert_eq!(kinds, (1..=19).collect());
+    assert_eq!(kinds, (1..=20).collect());
 }

@@ -192,6 +192,11 @@ async fn handshake(
             Box::pin(layer4::relay(worker, connection, (addresses, listener), entrance, phase)).await;
             return None;
         }
+        Ok(Ok(Accepted::Validated(stream))) => {
+            drop(snapshot);
+            linger(Stream::Tls(stream)).await;
+            return None;
+        }
         Ok(Ok(Accepted::ClearText(stream))) => {
             let mut stream = Stream::Plain(stream);
             let mut response = Vec::new();

@@ -30,6 +30,7 @@ use crate::feature::cors;
 use crate::feature::headers::BackendEdits;
 use crate::feature::rate_limit::Permit;
 use crate::feature::retries::allows_retry;
+use crate::feature::returns::{Returned, ReturnedContent};
 use crate::feature::session_affinity::Session;
 use crate::feature::traffic::TrafficPolicy;
 use crate::name::host_name;
@@ -176,6 +177,9 @@ impl<'c> Exchange<'c> {
     async fn forward(&mut self) -> Result<Persist, Refusal> {
         self.guard()?;
         self.normalise()?;
+        if self.snapshot.table.acme().is_some() {
+            self.answer_acme_challenge()?;
+        }
         let entrance = self.client.origin.entrance;
         if self.snapshot.table.filters(entrance, self.head().authority()).is_some() {
             // Boxed, so that requests without such filters do not carry its room.
@@ -284,6 +288,24 @@ impl<'c> Exchange<'c> {
             self.decode_slashes()?;
         }
         Ok(())
+    }
+
+    /// Answers the request of an ACME server over plain HTTP, before redirects, filters, policies and routes.
+    fn answer_acme_challenge(&self) -> Result<(), Refusal> {
+        let head = &self.scratch.head;
+        if self.client.origin.session.is_some() || !matches!(head.method, Method::Get | Method::Head) {
+            return Ok(());
+        }
+        let (path, authority) = (self.path(), self.head().authority());
+        let answer = self.snapshot.table.acme().and_then(|hosts| hosts.answer(authority, path));
+        match answer {
+            None => Ok(()),
+            Some(text) => {
+                let media_type = "application/octet-stream".into();
+                let content = ReturnedContent::Body { text, media_type };
+                Err(Refusal::Returned(Box::new(Returned { status: 200, content })))
+            }
+        }
     }
 
     /// Decodes `%2F` in the path, if the host matches paths in this form.

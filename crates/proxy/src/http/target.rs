@@ -4,6 +4,7 @@ use sluicegate_http1::{Normalised, Rejection, RequestHead, normalise};
 use sluicegate_model::Settings;
 
 use crate::path::has_encoded_dot_segment;
+use crate::tls::CHALLENGE_PATH;
 
 /// The path as the client sent it.
 pub(crate) fn raw_path<'b>(head: &RequestHead, buf: &'b [u8]) -> &'b [u8] {
@@ -71,5 +72,5 @@ pub(crate) fn with_decoded_slashes(path: &[u8]) -> Result<Vec<u8>, Rejection> {
 
 /// Whether a certificate authority requests a proof of control, which must be served over plain HTTP (RFC 8555, 8.3).
 pub(crate) fn is_acme_challenge(path: &[u8]) -> bool {
-    path.starts_with(b"/.well-known/acme-challenge/")
+    path.starts_with(CHALLENGE_PATH)
 }

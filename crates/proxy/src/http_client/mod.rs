@@ -99,7 +99,7 @@ impl HttpClient {
     /// # Errors
     /// If the server does not respond with HTTP within the timeout.
     pub async fn get(&mut self, lines: &[(HeaderName, HeaderValue)]) -> Result<HttpResponse, HttpError> {
-        self.exchange(self.request(Method::GET, lines, Bytes::new())).await
+        self.send(Method::GET, &self.server.target.clone(), lines, Bytes::new()).await
     }
 
     /// Sends a POST request, and reads the response.
@@ -111,19 +111,34 @@ impl HttpClient {
         lines: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<HttpResponse, HttpError> {
-        self.exchange(self.request(Method::POST, lines, body)).await
+        self.send(Method::POST, &self.server.target.clone(), lines, body).await
+    }
+
+    /// Sends a request for a path and a query of the server, and reads the response.
+    ///
+    /// # Errors
+    /// If the server does not respond with HTTP within the timeout.
+    pub async fn send(
+        &mut self,
+        method: Method,
+        target: &str,
+        lines: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<HttpResponse, HttpError> {
+        self.exchange(self.request(method, target, lines, body)).await
     }
 
     fn request(
         &self,
         method: Method,
+        target: &str,
         lines: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        // `Server` took both texts from a valid URL.
-        *request.uri_mut() = Uri::try_from(&*self.server.target).unwrap_or_default();
+        // Both texts come from a valid URL.
+        *request.uri_mut() = Uri::try_from(target).unwrap_or_default();
         let headers = request.headers_mut();
         headers.extend(HeaderValue::from_str(&self.server.authority).ok().map(|host| (HOST, host)));
         let agent = concat!("sluicegate/", env!("CARGO_PKG_VERSION"));

@@ -37,7 +37,7 @@ use crate::name::{HostMap, host_name};
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
 use crate::template::RuleView;
-use crate::tls::{TlsTable, TlsTables};
+use crate::tls::{AcmeHosts, TlsTable, TlsTables};
 pub(crate) use backends::{Backends, WeightedBackend, choose};
 pub(crate) use entry::Entrance;
 use entry::{EntryTable, Placed};
@@ -69,6 +69,8 @@ pub(crate) struct Table {
     secret_parameters: Box<[Box<str>]>,
     policies: Policies,
     consumers: Arc<Consumers>,
+    /// The hosts whose certificates the control plane orders from an ACME server.
+    acme: Option<Arc<AcmeHosts>>,
 }
 
 /// Identifies a route of a table: the number of the host, and the number of the route in the host.
@@ -113,6 +115,7 @@ impl Table {
             secret_parameters: Box::default(),
             policies: Policies::default(),
             consumers,
+            acme: tls.acme().cloned(),
         };
         table.open(&EntryPoint::Flags, tls, config.hosts.len());
         for source in &config.hosts {
@@ -217,6 +220,11 @@ impl Table {
     /// The names for TLS at a listener; `None` if the listener is gone.
     pub(crate) fn tls(&self, entrance: Entrance) -> Option<&Arc<TlsTable>> {
         self.at(entrance).map(|entry| &entry.tls)
+    }
+
+    /// The hosts whose certificates the control plane orders from an ACME server, if there are any.
+    pub(crate) fn acme(&self) -> Option<&Arc<AcmeHosts>> {
+        self.acme.as_ref()
     }
 
     /// The target of TLS connections that are passed through without termination, by the requested name.

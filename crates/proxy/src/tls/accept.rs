@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
+use super::acme::is_validation;
 use super::table::{Found, Session, TlsTable};
 use crate::buffer::Buffer;
 use crate::failure::TlsFault;
@@ -31,6 +32,8 @@ const UNRECOGNIZED_NAME: u8 = 112;
 /// The result of a client's first bytes.
 pub(crate) enum Accepted {
     Tls(Box<TlsStream>, Session),
+    /// The client was an ACME server that validated a challenge. The connection has no further purpose.
+    Validated(Box<TlsStream>),
     /// The connection is passed through without decryption.
     Passthrough(TcpStream, Hello),
     /// The client does not use TLS: its first bytes are an HTTP request.
@@ -41,6 +44,8 @@ pub(crate) enum Accepted {
 pub(crate) struct Hello {
     /// The requested server name, in lower case.
     pub(crate) name: Option<Box<str>>,
+    /// Whether the client is an ACME server that validates a challenge.
+    is_validation: bool,
     /// All received bytes so far.
     pub(crate) records: Buffer,
 }
@@ -77,6 +82,17 @@ pub(crate) async fn accept(
         Ok(None) => return Ok(Accepted::ClearText(tcp)),
         Err(fault) => return Err(Rejected { fault, stream: Some(Stream::Plain(tcp)) }),
     };
+    if hello.is_validation
+        && let Some(config) = table.challenge(hello.name.as_deref())
+    {
+        let stream = TlsStream::server(tcp, config.clone(), hello.records);
+        let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
+        let _permit = turn.acquire().await;
+        return match poll_fn(|cx| stream.poll_handshake(cx)).await {
+            Ok(()) => Ok(Accepted::Validated(stream)),
+            Err(error) => Err(Rejected { fault: of_io(&error), stream: Some(Stream::Tls(stream)) }),
+        };
+    }
     let host = match table.find(hello.name.as_deref()) {
         Ok(Found::Host(host)) => host.clone(),
         Ok(Found::Passthrough) => return Ok(Accepted::Passthrough(tcp, hello)),
@@ -121,7 +137,9 @@ pub(crate) async fn read_client_hello(tcp: &mut TcpStream, limit: usize) -> Resu
         limit,
     };
     match poll_fn(|cx| listening.poll(cx, tcp)).await {
-        Ok(Heard::Name(name)) => Ok(Some(Hello { name, records: listening.records })),
+        Ok(Heard::Hello { name, is_validation }) => {
+            Ok(Some(Hello { name, is_validation, records: listening.records }))
+        }
         Ok(Heard::ClearText) => Ok(None),
         Err(Broken { fault, alert }) => {
             // A client that is gone needs no alert.
@@ -150,8 +168,11 @@ struct Listening {
 }
 
 enum Heard {
-    /// The requested server name, in lower case.
-    Name(Option<Box<str>>),
+    /// The requested server name, in lower case, and whether the client is an ACME server that validates a challenge.
+    Hello {
+        name: Option<Box<str>>,
+        is_validation: bool,
+    },
     ClearText,
 }
 
@@ -223,8 +244,9 @@ impl Listening {
             match self.acceptor.accept() {
                 Ok(None) => {}
                 Ok(Some(accepted)) => {
-                    let name = accepted.client_hello().server_name().map(str::to_ascii_lowercase);
-                    return Ok(Some(Heard::Name(name.map(Into::into))));
+                    let hello = accepted.client_hello();
+                    let name = hello.server_name().map(|name| name.to_ascii_lowercase().into());
+                    return Ok(Some(Heard::Hello { name, is_validation: is_validation(&hello) }));
                 }
                 Err((error, mut told)) => {
                     let mut alert = Vec::new();

@@ -5,12 +5,14 @@
 //! | [`mod@accept`] | a client's handshake, within limits |
 //! | [`table`] | the host names, each with its certificates |
 //! | [`mod@own`] | the default certificate, if the configuration has none |
+//! | [`mod@acme`] | the proofs for an ACME server that the gateway serves a host |
 //! | [`client_auth`] | client certificates |
 //! | [`ticket`] | session tickets |
 //! | [`upstream`] | TLS with endpoints, and with servers that policies call |
 //! | [`verifier`] | the verification of the certificates of endpoints |
 
 mod accept;
+mod acme;
 mod client_auth;
 mod own;
 mod table;
@@ -28,6 +30,7 @@ use sluicegate_model::Certificate;
 use sluicegate_model::value::CipherSuites;
 
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
+pub(crate) use acme::{AcmeHosts, CHALLENGE_PATH};
 pub(crate) use client_auth::{Identity, identity, is_accepted};
 pub(crate) use table::{Compiler, Session, TlsTable, TlsTables};
 pub(crate) use upstream::{Connector, handshake, unverified, verifying};

@@ -12,6 +12,7 @@ use sluicegate_model::tls::{TicketSecret, TlsSettings, TlsVersion, UnknownNames}
 use sluicegate_model::value::CipherSuites;
 use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, EntryPoint, HostPattern, Settings, Tls};
 
+use super::acme::AcmeHosts;
 use super::client_auth;
 use super::own::own_certificate;
 use super::ticket::{self, Tickets};
@@ -28,6 +29,8 @@ pub(crate) struct TlsTable {
     hosts: HostMap<Entry>,
     default: Option<Arc<Host>>,
     unknown_names: UnknownNames,
+    /// The hosts whose certificates the control plane orders, the same at all entry points.
+    acme: Option<Arc<AcmeHosts>>,
     /// Whether the names belong to the listeners of Gateways. A connection is for one listener, even if its certificate
     /// covers names of other listeners (Gateway API, `GatewayHTTPSListenerDetectMisdirectedRequests`).
     has_listeners: bool,
@@ -39,9 +42,16 @@ pub(crate) struct TlsTables {
     flags: Arc<TlsTable>,
     /// The entry points of Gateways, and the HTTPS listeners that flags set if Gateways add names there.
     others: HashMap<EntryPoint, Arc<TlsTable>>,
+    /// The entry points without names.
+    nameless: Arc<TlsTable>,
 }
 
 impl TlsTables {
+    /// The hosts whose certificates the control plane orders, if there are any.
+    pub(crate) fn acme(&self) -> Option<&Arc<AcmeHosts>> {
+        self.flags.acme.as_ref()
+    }
+
     /// Whether names are for this entry point alone.
     pub(crate) fn has(&self, entry_point: &EntryPoint) -> bool {
         self.others.contains_key(entry_point)
@@ -52,7 +62,7 @@ impl TlsTables {
         match (self.others.get(entry_point), entry_point) {
             (Some(own), _) => own.clone(),
             // A Gateway has no certificates but those of its listeners.
-            (None, EntryPoint::Gateway(_)) => Arc::default(),
+            (None, EntryPoint::Gateway(_)) => self.nameless.clone(),
             (None, _) => self.flags.clone(),
         }
     }
@@ -99,6 +109,11 @@ pub(crate) struct Session {
 }
 
 impl TlsTable {
+    /// The configuration for the handshake with an ACME server that validates a challenge for a name.
+    pub(super) fn challenge(&self, name: Option<&str>) -> Option<&Arc<ServerConfig>> {
+        self.acme.as_ref()?.challenge(name?)
+    }
+
     /// The host for the server name that a client requests.
     pub(super) fn find(&self, name: Option<&str>) -> Result<Found<'_>, TlsFault> {
         match (self.hosts.find(name.unwrap_or_default().as_bytes()), name, self.unknown_names) {
@@ -283,6 +298,7 @@ impl Compiler {
                     relays,
                 }))
             };
+        let acme = AcmeHosts::compile(&tls.acme).map(Arc::new);
         let mut by_entry_point: HashMap<&EntryPoint, HostMap<Entry>> = HashMap::new();
         for name in &tls.hosts {
             let relays = name.relay.is_some();
@@ -304,6 +320,7 @@ impl Compiler {
                 hosts: hosts_there,
                 default: None,
                 unknown_names: UnknownNames::Refuse,
+                acme: acme.clone(),
                 has_listeners,
             };
             if *entry_point == EntryPoint::FlagsHttps {
@@ -314,8 +331,9 @@ impl Compiler {
         });
         let others = others.collect();
         let unknown_names = settings.tls.unknown_names;
-        let flags = Arc::new(TlsTable { hosts, default, unknown_names, has_listeners: false });
-        let tables = Arc::new(TlsTables { flags, others });
+        let nameless = Arc::new(TlsTable { acme: acme.clone(), ..TlsTable::default() });
+        let flags = Arc::new(TlsTable { hosts, default, unknown_names, acme, has_listeners: false });
+        let tables = Arc::new(TlsTables { flags, others, nameless });
         self.keys = keys.into_values().collect();
         self.latest = Some((tls.clone(), settings.tls.clone(), tables.clone()));
         tables

@@ -7,10 +7,12 @@
 //! | `changes` | certificates that change under load, tickets |
 //! | `clients` | client certificates |
 //! | `hostile` | broken, slow and endless handshakes |
+//! | `acme` | the answers to challenges of an ACME server |
 //! | `alerts` | alerts for records that the gateway rejects |
 //! | `early_data` | early data that the gateway rejects |
 //! | `upstream` | TLS with endpoints |
 
+mod acme;
 mod alerts;
 mod changes;
 mod clients;

@@ -176,6 +176,7 @@ fn intent<'a>(
         .iter()
         .filter_map(|environment| Some((environment, environment.certificate.as_ref()?)));
     let tls = with_tls.map(|(environment, secret)| Tls {
+        acme: None,
         place: Place::EnvironmentSecret(environment.index),
         named: &environment.hosts,
         is_for_all_hosts: false,

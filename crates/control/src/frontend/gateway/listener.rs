@@ -39,6 +39,8 @@ pub(super) struct Shared<'a> {
     /// The Secret with its client certificate.
     client_certificate: Option<Arc<str>>,
     clients: Clients,
+    /// Whether the Gateway asks for certificates of an ACME server.
+    acme: bool,
 }
 
 impl<'a> Shared<'a> {
@@ -87,6 +89,7 @@ impl<'a> Shared<'a> {
             is_closed,
             client_certificate,
             clients,
+            acme: gateway.acme,
         };
         (shared, unresolved)
     }
@@ -102,8 +105,17 @@ pub(super) fn intents<'a>(
     options: &TranslateOptions,
     problems: &mut Vec<Problem>,
 ) -> Vec<Listener<'a>> {
-    let Shared { gateway, placement, planes, openers, addresses, is_closed, client_certificate, clients } =
-        shared;
+    let Shared {
+        gateway,
+        placement,
+        planes,
+        openers,
+        addresses,
+        is_closed,
+        client_certificate,
+        clients,
+        acme,
+    } = shared;
     let mut intent = |listener: &'a gateway::Listener| {
         let place = Place::Listener(listener.index);
         let field = |within: &str| format!("{}.{within}", place.field());
@@ -148,6 +160,11 @@ pub(super) fn intents<'a>(
             planes: planes.clone(),
             entry_point: options.gateway_services.as_ref().map(|_| entry_point(gateway, listener.port)),
             certificates,
+            // A ListenerSet may belong to another namespace than the Gateway with the annotation.
+            acme: match &*listener.certificates {
+                [(index, secret), ..] if *acme && at.object == *gateway => Some((*index, secret)),
+                _ => None,
+            },
             client_auth,
             closed: (clients.and_then(|clients| clients.closed.clone()))
                 .or_else(|| listener.filters.fault.clone()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern};
 
 use crate::frontend::certificate;
-use crate::intent::{At, ClientAuthIntent, Place, Tls};
+use crate::intent::{AcmeSecret, At, ClientAuthIntent, Place, Tls};
 use crate::object::ingress::{self, Ingress};
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
@@ -14,9 +14,14 @@ use crate::store::Store;
 /// The entries of `spec.tls`.
 pub(in crate::frontend) fn certificates<'a>(store: &Store, at: At<'_>, ingress: &'a Ingress) -> Vec<Tls<'a>> {
     let entry = |(index, entry): (usize, &'a ingress::Tls)| {
-        let certificate = entry.secret.as_ref().map(|name| {
+        let secret = entry.secret.as_ref().map(|name| {
             let namespace = at.object.namespace.clone();
-            certificate::of_secret(store, &ObjectRef { kind: Kind::Secret, namespace, name: name.clone() })
+            ObjectRef { kind: Kind::Secret, namespace, name: name.clone() }
+        });
+        let certificate = secret.as_ref().map(|secret| certificate::of_secret(store, secret));
+        let acme = secret.filter(|_| ingress.acme).map(|secret| {
+            let is_missing = !store.knows(&secret);
+            AcmeSecret { secret, is_missing }
         });
         let hosts = match entry.has_hosts {
             true => Cow::Borrowed(&entry.hosts[..]),
@@ -31,6 +36,7 @@ pub(in crate::frontend) fn certificates<'a>(store: &Store, at: At<'_>, ingress: 
             is_for_all_hosts: !entry.has_hosts,
             hosts,
             certificate,
+            acme,
         }
     };
     ingress.tls.iter().enumerate().map(entry).collect()

@@ -87,6 +87,7 @@ fn listener<'a>(
     };
     let is_tcp = protocol == IpProtocol::Tcp;
     Listener {
+        acme: None,
         at,
         gateway: at.object,
         place,

@@ -24,6 +24,7 @@ namespace: `name`, or `namespace/name`.
     .to_owned();
     for (title, kinds) in [
         ("On an Ingress", &[Kind::Ingress][..]),
+        ("On an Ingress or a Gateway", &[Kind::Ingress, Kind::Gateway]),
         ("On an Ingress or a Service", &[Kind::Ingress, Kind::Service]),
         ("On a Service", &[Kind::Service]),
         ("On an HTTPRoute", &[Kind::HttpRoute]),

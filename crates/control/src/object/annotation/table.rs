@@ -84,6 +84,7 @@ pub(crate) struct Settings {
     pub(crate) max_requests: Option<u32>,
     pub(crate) max_requests_per_endpoint: Option<u32>,
     pub(crate) proxy_protocol: Option<ProxyProtocol>,
+    pub(crate) acme: bool,
     /// The priority of a route; 0 without the annotation.
     pub(crate) priority: u32,
 }
@@ -95,6 +96,7 @@ pub(crate) enum Verify {
     On(ClientAuthMode),
 }
 
+pub(crate) const ACME: &str = "sluicegate.dev/acme";
 pub(crate) const SSL_PASSTHROUGH: &str = "sluicegate.dev/ssl-passthrough";
 pub(crate) const AUTH_TLS_SECRET: &str = "sluicegate.dev/auth-tls-secret";
 pub(crate) const AUTH_TLS_CONFIGMAP: &str = "sluicegate.dev/auth-tls-configmap";
@@ -139,6 +141,14 @@ pub(super) const TABLE: &[Row] = &[
         sets: "Forwards TLS for the hosts to the Service, without decryption.",
         default: "`false`",
         ingress_nginx: Some("ssl-passthrough"),
+    },
+    Row {
+        name: ACME,
+        kinds: &[Kind::Ingress, Kind::Gateway],
+        value: Value::Switch(|settings, value| settings.acme = value),
+        sets: "Orders the certificates of the object from an [ACME server](../routing/acme.md).",
+        default: "`false`",
+        ingress_nginx: None,
     },
     Row {
         name: AUTH_TLS_SECRET,

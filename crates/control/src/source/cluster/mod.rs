@@ -15,6 +15,7 @@
 //! | [`lease`] | the election of the process that writes into the cluster |
 //! | [`status`], [`standing`] | the status of objects: intended and current |
 //! | [`conditions`], [`policy_status`], [`gateway_status`] | conditions of policies, Consumers and objects of Gateway API |
+//! | [`acme`] | the store of the certificates of an ACME server |
 //! | [`acknowledged`] | the configuration that the data planes serve |
 //! | [`gateway_services`] | the Services of Gateways |
 //! | [`gateway_planes`] | the data planes of single Gateways |
@@ -53,6 +54,7 @@ use crate::translate::named::Named;
 use crate::translate::{DataPlanes, ObjectName, TranslateOptions};
 
 mod acknowledged;
+pub mod acme;
 pub mod addresses;
 pub mod client;
 mod conditions;

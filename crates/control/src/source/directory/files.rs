@@ -179,6 +179,16 @@ impl Files {
         paths.into_iter().filter(|path| !self.writing.contains_key(path)).collect()
     }
 
+    /// Takes manifests that the gateway itself has written in another directory.
+    pub(super) fn take_written(&mut self, manifests: &[(PathBuf, String)]) {
+        for (path, text) in manifests {
+            if let Some(dir) = path.parent() {
+                self.store.set_written_by_gateway(&dir.into());
+            }
+            self.touched.merge(self.store.set_file(path, text));
+        }
+    }
+
     /// Whether files wait to be read.
     pub(super) fn has_unread(&self) -> bool {
         !self.unread.is_empty()

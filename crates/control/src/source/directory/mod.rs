@@ -356,6 +356,7 @@ impl<P: Publish> Follower<P> {
 
     /// Publishes the changes.
     async fn settle(&mut self) {
+        self.files.take_written(&self.output.take_manifests());
         if self.has_walked && !self.has_started {
             self.has_started = !self.files.has_unread() && !self.files.awaits_new();
             self.files.close_unknown();

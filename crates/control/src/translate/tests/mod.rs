@@ -9,6 +9,7 @@ use sluicegate_model::{
 use super::{TranslateOptions, translate};
 use crate::store::Store;
 
+mod acme;
 mod classes;
 mod compression;
 mod gateways;
