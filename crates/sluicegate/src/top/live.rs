@@ -187,7 +187,7 @@ fn upstreams(sums: &mut BTreeMap<Key, Sums>, earlier: &Scrape, later: &Scrape) {
 }
 
 fn endpoints(sums: &mut BTreeMap<Key, Sums>, earlier: &Scrape, later: &Scrape) {
-    let before: BTreeMap<_, _> = each_endpoint(earlier).map(|(key, endpoint)| (key, endpoint)).collect();
+    let before: BTreeMap<_, _> = each_endpoint(earlier).collect();
     for (key, [attempts, failures, in_flight]) in each_endpoint(later) {
         let [attempts_before, failures_before, _] = before.get(&key).copied().unwrap_or_default();
         let restarted = attempts_before > attempts;
