@@ -90,8 +90,8 @@ fn kind(problem: &Problem) -> FailureKind {
     match problem.status {
         _ if is("rateLimited") => FailureKind::RateLimit,
         _ if is("accountDoesNotExist") => FailureKind::NoAccount,
-        _ if is("badNonce") || is("serverInternal") => FailureKind::Server,
         Some(500..) => FailureKind::Server,
+        _ if is("serverInternal") => FailureKind::Server,
         _ => FailureKind::Order,
     }
 }
@@ -133,6 +133,8 @@ mod tests {
             ("accountDoesNotExist", 400, FailureKind::NoAccount),
             ("serverInternal", 500, FailureKind::Server),
             ("malformed", 503, FailureKind::Server),
+            // Three nonces in a row were rejected, which says nothing about other orders.
+            ("badNonce", 400, FailureKind::Order),
             ("rejectedIdentifier", 400, FailureKind::Order),
         ] {
             let failure = of(name, status);

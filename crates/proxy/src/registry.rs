@@ -288,7 +288,7 @@ impl Registry {
         match change {
             Change::Config(config) => {
                 let before = self.live().table.clone();
-                let of_tls = (&TlsTables::default(), Layer4Table::default());
+                let of_tls = (&TlsTables::of_no_worker(&config.tls), Layer4Table::default());
                 let table = Table::new(config, &before, of_tls, self.resources(), |_| slot::NONE);
                 self.publish(config, Arc::default(), table.into());
             }

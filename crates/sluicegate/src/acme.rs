@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -105,13 +105,18 @@ impl AcmeArgs {
             return Ok((None, Acme::Off));
         }
         let manifests = AcmeManifests::default();
-        let (directory, namespace, account) = if source.is_directory() {
+        let (directory, namespace, account) = if let Some(of_users) = source.manifests() {
             let dir = self.acme_state_dir.clone();
             let dir = dir.context("--acme-terms-agreed with --manifests needs a directory for the certificates: set --acme-state-dir")?;
             let written = manifests.clone();
             let opened = DirectorySecrets::new(dir.clone(), move |path, text| written.put(path, text));
             let directory =
                 opened.with_context(|| format!("cannot use {} (--acme-state-dir)", dir.display()))?;
+            anyhow::ensure!(
+                !is_within(&dir, of_users),
+                "{} is in the directory of --manifests: set --acme-state-dir to a directory outside",
+                dir.display()
+            );
             load(&directory, &manifests)
                 .with_context(|| format!("cannot read {} (--acme-state-dir)", dir.display()))?;
             (Some(directory), NAMESPACE.into(), "account".into())
@@ -166,6 +171,12 @@ impl AcmeArgs {
             Box::pin(async move { server.exchange(request).await })
         }))
     }
+}
+
+/// Whether a directory is another directory or a part of it.
+fn is_within(dir: &Path, other: &Path) -> bool {
+    let absolute = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    absolute(dir).starts_with(absolute(other))
 }
 
 fn retry(text: &str) -> Result<Duration, String> {
@@ -386,6 +397,18 @@ mod tests {
         };
         let fault = args.acme.orders(&args.source).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(fault.contains("set --acme-state-dir"), "{fault}");
+    }
+
+    #[test]
+    fn directory_for_certificates_is_outside_of_the_manifests() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        for name in ["site/state", "other"] {
+            std::fs::create_dir_all(path(name)).expect("a directory");
+        }
+        assert!(is_within(&path("site/state"), &path("site")) && is_within(&path("site"), &path("site")));
+        assert!(is_within(&path("other/../site/state"), &path("site")));
+        assert!(!is_within(&path("other"), &path("site")) && !is_within(&path("sites"), &path("site")));
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The source of routes, as options: a directory of manifests, or a cluster.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -244,9 +244,9 @@ impl SourceArgs {
         }
     }
 
-    /// Whether the source is a directory.
-    pub(crate) fn is_directory(&self) -> bool {
-        self.manifests.is_some()
+    /// The directory of manifests, if it is the source.
+    pub(crate) fn manifests(&self) -> Option<&Path> {
+        self.manifests.as_deref()
     }
 
     /// Whether the gateway may write into the cluster.

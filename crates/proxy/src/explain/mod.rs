@@ -133,6 +133,7 @@ impl<'t> Trial<'t> {
     fn run(&mut self) -> Result<(), End> {
         self.normalise().map_err(End::rejected)?;
         let (table, entrance) = (self.served.table, self.origin.entrance);
+        self.answer_acme_challenge()?;
         if let Some(guard) = table.filters(entrance, self.head().authority()) {
             self.filter_listener(guard);
         }
@@ -142,6 +143,19 @@ impl<'t> Trial<'t> {
         self.admit()?;
         self.check()?;
         self.forward(rule)
+    }
+
+    /// Ends the explanation if the gateway answers the request of an ACME server.
+    fn answer_acme_challenge(&self) -> Result<(), End> {
+        let is_open =
+            !self.described.is_https && matches!(self.head().head.method, Method::Get | Method::Head);
+        let hosts = self.served.table.acme().filter(|_| is_open);
+        match hosts.and_then(|hosts| hosts.answer(self.head().authority(), &self.path)) {
+            None => Ok(()),
+            Some(_) => {
+                Err(End::response(200, None, "The gateway itself answers the challenge of an ACME server."))
+            }
+        }
     }
 
     /// Brings the path into normal form.

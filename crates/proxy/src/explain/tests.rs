@@ -6,7 +6,7 @@ use sluicegate_model::policy::Security;
 use sluicegate_model::rule::HeaderMatch;
 use sluicegate_model::rule::{PathMatch, RuleMatch, ValueMatch};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
+    AcmeHost, Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
     PathPattern, Planes, ProxyHeader, Serves, Upstream, UpstreamKey, VirtualHost,
 };
 
@@ -62,6 +62,26 @@ fn forwarded_request_names_route_and_upstream() {
     assert!(before.because.starts_with("A longer path comes before a shorter path"), "{}", before.because);
     let near: Vec<_> = cart.hosts[0].near.iter().map(|near| (&*near.path, near.selected)).collect();
     assert_eq!(near, [("/cart", true), ("/", false)]);
+}
+
+#[test]
+fn challenge_of_an_acme_server_is_answered_by_the_gateway_over_plain_http() {
+    let registry = registry(vec![host("shop.test", vec![rule("web", "/")])]);
+    let mut config = Config::clone(&registry.config().expect("a configuration"));
+    let managed = AcmeHost { host: "shop.test".into(), thumbprint: "thumb".into(), challenge: None };
+    Arc::make_mut(&mut config.tls).acme.push(Arc::new(managed));
+    registry.show(&Change::Config(config.into()));
+    let url = |scheme: &str| format!("{scheme}://shop.test/.well-known/acme-challenge/{}", "x".repeat(43));
+    let found = explained(&registry, "GET", &url("http"), &[]);
+    assert_eq!((found.outcome, found.status), (Outcome::Responds, Some(200)));
+    assert!(found.because.contains("ACME"), "{}", found.because);
+    for (method, scheme) in [("POST", "http"), ("GET", "https")] {
+        assert_eq!(
+            explained(&registry, method, &url(scheme), &[]).outcome,
+            Outcome::Forwards,
+            "{method} {scheme}"
+        );
+    }
 }
 
 #[test]

@@ -47,6 +47,13 @@ pub(crate) struct TlsTables {
 }
 
 impl TlsTables {
+    /// The tables of a process without a data plane: no names, and the hosts whose certificates the control plane orders.
+    pub(crate) fn of_no_worker(tls: &Tls) -> Self {
+        let acme = AcmeHosts::compile(&tls.acme).map(Arc::new);
+        let table = Arc::new(TlsTable { acme, ..TlsTable::default() });
+        Self { flags: table.clone(), others: HashMap::new(), nameless: table }
+    }
+
     /// The hosts whose certificates the control plane orders, if there are any.
     pub(crate) fn acme(&self) -> Option<&Arc<AcmeHosts>> {
         self.flags.acme.as_ref()
