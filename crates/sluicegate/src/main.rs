@@ -6,6 +6,7 @@
 //! | [`address`] | addresses and networks in the notation of the command line |
 //! | [`analytics`] | analytics as options, and their way to the store |
 //! | [`audit`] | the audit trail as options, and `sluicegate audit` |
+//! | [`build`] | the version and the commit |
 //! | [`cli`] | the command line |
 //! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
@@ -23,6 +24,7 @@
 //! | [`source`] | the source of routes, as options |
 //! | [`signals`] | the effect of signals on a gateway |
 //! | [`takeover`] | the takeover of sockets from another process |
+//! | [`systemd`] | the report to systemd that the process serves |
 //! | [`capability`] | the capability for ports below 1024 |
 //! | [`check`] | `sluicegate check` |
 //! | [`convert`] | `sluicegate convert` |
@@ -30,11 +32,13 @@
 //! | [`values`] | `sluicegate migrate values` |
 //! | [`top`] | `sluicegate apis` and `sluicegate top` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
+//! | [`manual`] | `sluicegate completions` and `sluicegate man-pages` |
 
 mod address;
 mod analytics;
 mod api;
 mod audit;
+mod build;
 mod capability;
 mod changes;
 mod check;
@@ -51,6 +55,7 @@ mod gateway;
 mod help;
 mod key;
 mod log;
+mod manual;
 mod migrate;
 mod quotas;
 mod serve;
@@ -58,6 +63,7 @@ mod settings;
 mod show;
 mod signals;
 mod source;
+mod systemd;
 mod takeover;
 mod tls;
 mod top;
@@ -118,6 +124,8 @@ fn main() -> ExitCode {
             say(sluicegate_control::annotations().trim_end());
             Ok(())
         }
+        Command::Completions(args) => manual::completions(&args),
+        Command::ManPages(args) => manual::man_pages(&args),
         Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Explain(args) => show::explain(&args),
