@@ -61,7 +61,7 @@ class Service(unittest.TestCase):
         self.assertEqual(machine.read("systemctl", "is-enabled", "sluicegate"), "enabled")
         self.assertEqual(self.status(), "404")
         process = self.main_process()
-        self.assertEqual(machine.read("ps", "--pid", process, "--format", "user=,comm="), "sluicegate sluicegate")
+        self.assertEqual(machine.read("ps", "--pid", process, "--format", "user:20=,comm=").split(), ["sluicegate", "sluicegate"])
         rights = machine.read("grep", "CapEff", f"/proc/{process}/status").split()[1]
         self.assertEqual(int(rights, 16), 1 << 10, "only CAP_NET_BIND_SERVICE")
         self.assertEqual(machine.read("stat", "--format=%U:%G %a", "/etc/sluicegate/manifests"), "root:sluicegate 750")
