@@ -1,5 +1,6 @@
 """The files of a release. SLUICEGATE_RELEASE names their folder (scripts/release)."""
 
+import functools
 import os
 import platform
 import re
@@ -27,7 +28,7 @@ def package(architecture: str) -> Path:
 
 
 class Unpacked:
-    """The unpacked archive of an architecture, with its symbols beside the program."""
+    """The unpacked archives of an architecture. `unpacked` keeps them until the tests end."""
 
     def __init__(self, architecture: str):
         self.folder = tempfile.TemporaryDirectory()
@@ -37,6 +38,11 @@ class Unpacked:
         self.path = Path(self.folder.name, name(architecture))
         self.program = self.path / "sluicegate"
         self.symbols = Path(self.folder.name, f"{name(architecture)}-symbols", "sluicegate.debug")
+
+
+@functools.cache
+def unpacked(architecture: str) -> Unpacked:
+    return Unpacked(architecture)
 
 
 def printed(*command: object, **options: object) -> str:

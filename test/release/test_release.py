@@ -15,7 +15,7 @@ from pathlib import Path
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from released import ARCHITECTURES, FOLDER, MACHINE, PATIENCE, ROOT, TOOLS, VERSION, Unpacked, name, package, printed
+from released import ARCHITECTURES, FOLDER, MACHINE, PATIENCE, ROOT, TOOLS, VERSION, name, package, printed, unpacked
 
 MACHINES = {"amd64": "Advanced Micro Devices X86-64", "arm64": "AArch64"}
 
@@ -31,49 +31,48 @@ class Files(unittest.TestCase):
 
     def test_crds_are_those_of_the_program(self):
         if MACHINE in ARCHITECTURES:
-            crds = printed(Unpacked(MACHINE).program, "crds")
+            crds = printed(unpacked(MACHINE).program, "crds")
             self.assertEqual((FOLDER / "crds.yaml").read_text().count("\nkind: CustomResourceDefinition"), crds.count("\nkind: CustomResourceDefinition"))
         self.assertEqual((FOLDER / "crds.yaml").read_text(), (ROOT / "deploy/crds.yaml").read_text())
 
 
 class Programs(unittest.TestCase):
-    def setUp(self):
-        self.unpacked = {architecture: Unpacked(architecture) for architecture in ARCHITECTURES}
-
     def test_program_is_static_and_for_its_architecture(self):
-        for architecture, unpacked in self.unpacked.items():
-            header = printed("readelf", "--wide", "--file-header", "--program-headers", unpacked.program)
+        for architecture in ARCHITECTURES:
+            header = printed("readelf", "--wide", "--file-header", "--program-headers", unpacked(architecture).program)
             self.assertIn(MACHINES[architecture], header)
             self.assertNotIn("INTERP", header)
 
     def test_symbols_have_the_build_id_of_the_program(self):
-        for unpacked in self.unpacked.values():
-            ids = {re.search(r"Build ID: (\w+)", printed("readelf", "--notes", file))[1] for file in (unpacked.program, unpacked.symbols)}
+        for architecture in ARCHITECTURES:
+            files = (unpacked(architecture).program, unpacked(architecture).symbols)
+            ids = {re.search(r"Build ID: (\w+)", printed("readelf", "--notes", file))[1] for file in files}
             self.assertEqual(len(ids), 1, ids)
 
     def test_no_file_contains_a_path_of_the_machine(self):
-        # Programs for readers and scripts are in well-known folders of each machine.
-        for unpacked in self.unpacked.values():
-            for file in (unpacked.program, unpacked.symbols):
+        cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+        for architecture in ARCHITECTURES:
+            for file in (unpacked(architecture).program, unpacked(architecture).symbols):
                 content = file.read_bytes()
-                for folder in (ROOT, Path.home(), Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")), FOLDER.parent):
+                for folder in (ROOT, Path.home(), cargo, FOLDER.parent):
                     found = re.search(rb"[^\0]{0,40}" + re.escape(f"{folder}/".encode()) + rb"[^\0]{0,80}", content)
                     self.assertIsNone(found, f"{file.name} contains {found and found[0]}")
 
     def test_program_prints_its_version_and_commit(self):
         describe = printed("git", "-C", ROOT, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty").strip()
         commit = describe[:8] + ("-dirty" if describe.endswith("-dirty") else "")
-        for architecture, unpacked in self.unpacked.items():
-            if architecture == MACHINE:
-                self.assertEqual(printed(unpacked.program, "--version"), f"sluicegate {VERSION} ({commit})\n")
-            elif emulator := shutil.which("qemu-aarch64-static"):
-                self.assertEqual(printed(emulator, unpacked.program, "--version"), f"sluicegate {VERSION} ({commit})\n")
+        emulators = {"amd64": "qemu-x86_64-static", "arm64": "qemu-aarch64-static"}
+        for architecture in ARCHITECTURES:
+            # An emulator is optional.
+            emulator = [] if architecture == MACHINE else [shutil.which(emulators[architecture])]
+            if emulator != [None]:
+                self.assertEqual(printed(*emulator, unpacked(architecture).program, "--version"), f"sluicegate {VERSION} ({commit})\n")
 
 
 class Documents(unittest.TestCase):
     def setUp(self):
-        self.unpacked = Unpacked(ARCHITECTURES[0])
-        self.completions = self.unpacked.path / "completions"
+        self.path = unpacked(ARCHITECTURES[0]).path
+        self.completions = self.path / "completions"
 
     def test_bash_completes_commands_and_options(self):
         script = """
@@ -99,7 +98,7 @@ class Documents(unittest.TestCase):
         self.assertEqual([line.split("\t")[0] for line in said.splitlines()], ["serve"])
 
     def test_manual_pages_render_without_a_warning(self):
-        pages = sorted((self.unpacked.path / "man").iterdir())
+        pages = sorted((self.path / "man").iterdir())
         self.assertIn("sluicegate-serve.1", [page.name for page in pages])
         for page in pages:
             command = ["man", "--warnings", "--local-file", page]
@@ -122,7 +121,7 @@ class Image(unittest.TestCase):
             for architecture, entry in zip(ARCHITECTURES, manifests):
                 (layer,) = json.loads(blob(entry).read_text())["layers"]
                 with tarfile.open(blob(layer)) as content:
-                    self.assertEqual(content.extractfile("sluicegate").read(), Unpacked(architecture).program.read_bytes())
+                    self.assertEqual(content.extractfile("sluicegate").read(), unpacked(architecture).program.read_bytes())
 
 
 class Registry(unittest.TestCase):
@@ -134,7 +133,8 @@ class Registry(unittest.TestCase):
         cls.addClassCleanup(cls.process.stderr.close)
         cls.addClassCleanup(cls.process.wait)
         cls.addClassCleanup(cls.process.terminate)
-        cls.address = re.search(r"127\.0\.0\.1:\d+", cls.process.stderr.readline())[0]
+        port = re.search(r"port (\d+)$", cls.process.stderr.readline())[1]
+        cls.address = f"127.0.0.1:{port}"
 
         printed(ROOT / "scripts/publish", cls.address, FOLDER)
 
@@ -189,7 +189,7 @@ class DebianPackage(unittest.TestCase):
         for architecture in ARCHITECTURES:
             with tempfile.TemporaryDirectory() as folder:
                 printed("dpkg-deb", "--extract", package(architecture), folder)
-                self.assertEqual(Path(folder, "usr/bin/sluicegate").read_bytes(), Unpacked(architecture).program.read_bytes())
+                self.assertEqual(Path(folder, "usr/bin/sluicegate").read_bytes(), unpacked(architecture).program.read_bytes())
             self.assertEqual(printed("dpkg-deb", "--field", package(architecture), "Architecture").strip(), architecture)
 
 
