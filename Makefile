@@ -154,6 +154,7 @@ release: ## build all files of a release: target/dist (RELEASE="--architectures 
 	@scripts/release $(RELEASE)
 
 publish: ## push the image and the chart of target/dist to REGISTRY (ghcr.io/sluicegate)
+	@scripts/setup publish
 	@scripts/publish $(REGISTRY)
 
 check-release: ## build a release twice, compare all bytes, and test its files, as root (RELEASE="--profile local" for both architectures)
