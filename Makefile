@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -18,6 +18,8 @@ CLUSTER ?= test_harness $(filter-out test_harness,$(basename $(notdir $(sort $(w
 IMAGE ?=
 GATEWAY_API ?=
 BENCH_GATEWAY ?=
+RELEASE ?=
+REGISTRY ?= ghcr.io/sluicegate
 
 # Root can create network namespaces, so the tests that need namespaces must not skip themselves.
 # If root may not create namespaces (in some containers): make test SLUICEGATE_NETNS=skip
@@ -148,6 +150,19 @@ image: ## build the container image without an engine: target/image/sluicegate-V
 package: ## package the Helm chart: target/package/sluicegate-VERSION.tgz
 	@scripts/setup chart
 	@target/tools/helm package charts/sluicegate --destination target/package
+
+release: ## build all files of a release: target/dist (RELEASE="--architectures amd64 --profile local" for a fast part; docs/project/releases.md)
+	@scripts/setup release $(RELEASE)
+	@scripts/release $(RELEASE)
+
+publish: ## push the image and the chart of target/dist to REGISTRY (ghcr.io/sluicegate)
+	@scripts/setup publish
+	@scripts/publish $(REGISTRY)
+
+check-release: ## build a release twice, compare all bytes, and test its files, as root (RELEASE="--profile local" for both architectures)
+	@scripts/setup release $(or $(RELEASE),--architectures amd64)
+	@scripts/setup check-release
+	@scripts/check-release $(RELEASE)
 
 manifests: ## write deploy/, the chart's README.md and dashboards, docs/reference/annotations.md and docs/reference/kinds.md, which are generated
 	@scripts/setup chart

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -93,6 +94,29 @@ class Archive(unittest.TestCase):
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "SOURCE_DATE_EPOCH": "1000000000"})
                 images.append(image.read_bytes())
             self.assertEqual(images[0], images[1])
+
+    def test_programs_for_two_architectures_give_one_index(self):
+        with tempfile.TemporaryDirectory() as folder:
+            programs = [Path(folder, "amd64"), Path(folder, "arm64")]
+            with tarfile.open(fileobj=io.BytesIO(Image(ARCHIVE).layer)) as layer:
+                program = read(layer, "sluicegate")
+            programs[0].write_bytes(program)
+            # e_machine of the ELF header: 183 is AArch64.
+            programs[1].write_bytes(program[:18] + struct.pack("<H", 183) + program[20:])
+            output = Path(folder, "image.tar")
+            binaries = [f"--binary={each}" for each in reversed(programs)]
+            subprocess.run([ROOT / "scripts/image", *binaries, "--output", output], check=True, stdout=subprocess.DEVNULL)
+            with tarfile.open(output) as archive:
+                (top,) = json.loads(read(archive, "index.json"))["manifests"]
+                self.assertEqual(top["mediaType"], "application/vnd.oci.image.index.v1+json")
+                manifests = json.loads(blob(archive, top))["manifests"]
+                self.assertEqual([each["platform"]["architecture"] for each in manifests], ["amd64", "arm64"])
+                for entry, of in zip(manifests, programs):
+                    (descriptor,) = json.loads(blob(archive, entry))["layers"]
+                    with tarfile.open(fileobj=io.BytesIO(blob(archive, descriptor))) as layer:
+                        self.assertEqual(read(layer, "sluicegate"), of.read_bytes())
+            twice = subprocess.run([ROOT / "scripts/image", *binaries, binaries[0]], capture_output=True, text=True)
+            self.assertEqual((twice.returncode, "second program for arm64" in twice.stderr), (1, True), twice.stderr)
 
     def test_dynamically_linked_program_is_rejected(self):
         done = subprocess.run([ROOT / "scripts/image", "--binary", sys.executable], capture_output=True, text=True)

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use sluicegate_admin::{Admin, Hosts, LastChange, Problems, Readiness};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
-    VirtualHost,
+    Build, Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream,
+    UpstreamKey, VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
 use sluicegate_testkit::backend::{Backend, Behaviour};
@@ -32,6 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(any).await?;
     let address = listener.local_addr()?;
     let admin = Admin {
+        build: Build::PLAIN,
         registry: proxy.registry().clone(),
         readiness: Readiness::new(),
         pod: None,

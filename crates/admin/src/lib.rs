@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluicegate_analytics::{Audit, Store};
+use sluicegate_model::Build;
 use sluicegate_proxy::registry::Registry;
 
 pub mod content;
@@ -51,6 +52,8 @@ pub use readiness::{Phase, Readiness};
 /// The admin interface of one gateway process.
 #[derive(Clone)]
 pub struct Admin {
+    /// The version of the program.
+    pub build: Build,
     /// The counters and the configuration of the data plane.
     pub registry: Arc<Registry>,
     /// Whether the process is ready for traffic.

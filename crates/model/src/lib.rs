@@ -8,6 +8,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`build`] | the version of the running program |
 //! | [`config`] | [`Config`], [`Change`] |
 //! | [`contract`] | contracts of APIs, for validation and mocks |
 //! | [`host`] | host patterns: exact, one-label wildcard, any |
@@ -32,6 +33,7 @@
 pub mod access_log;
 pub mod analytics;
 pub mod audit;
+pub mod build;
 pub mod config;
 pub mod contract;
 pub mod decision;
@@ -52,6 +54,7 @@ pub mod usage;
 pub mod value;
 pub mod visibility;
 
+pub use build::Build;
 pub use config::{Change, Config};
 pub use contract::ApiContract;
 pub use decision::Decision;

@@ -16,6 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::address::{listen_address, local_address, object_name};
 use crate::api::Api;
 use crate::audit::AuditCommand;
+use crate::build;
 use crate::check::{Ports, translate_options};
 use crate::configmap;
 use crate::control_plane::ControlPlaneArgs;
@@ -25,6 +26,7 @@ use crate::diff::DiffArgs;
 use crate::gateways::{AdminArgs, ClusterArgs, GatewayArgs};
 use crate::key::Key;
 use crate::log::Lines;
+use crate::manual::{CompletionsArgs, ManPagesArgs};
 use crate::migrate::Migrate;
 use crate::output::OutputArgs;
 use crate::serve::ServeArgs;
@@ -35,7 +37,7 @@ use crate::top::{ApisArgs, TopArgs};
 /// request.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = build::version(),
     max_term_width = 100,
     after_help = "To start: sluicegate check DIR, then sluicegate serve --manifests DIR."
 )]
@@ -74,6 +76,11 @@ pub(crate) enum Command {
     Crds,
     /// Print the reference page of the annotations of Ingresses and Services, as Markdown.
     Annotations,
+    /// Print the completions of a shell. For bash: sluicegate completions bash > /etc/bash_completion.d/sluicegate
+    Completions(CompletionsArgs),
+    /// Write the manual pages to a directory.
+    #[command(hide = true)]
+    ManPages(ManPagesArgs),
     /// Ask a running gateway whether it is ready for traffic. Exit with 1 if the gateway is not ready. For probes of
     /// pods on the network of a node, where two gateways share an address during an update.
     Ready(ReadyArgs),

@@ -25,6 +25,7 @@ use crate::acme::AcmeArgs;
 use crate::address::{listen_address, local_address};
 use crate::analytics::{StoreArgs, measures, report_store};
 use crate::audit::{self, AuditArgs};
+use crate::build::BUILD;
 use crate::check::{Ports, translate_options};
 use crate::cli::ClassArgs;
 use crate::dashboard::{DashboardArgs, PortalArgs, SiteParts};
@@ -34,6 +35,7 @@ use crate::serve::problems;
 use crate::settings::{SettingsArgs, time};
 use crate::signals::Signals;
 use crate::source::{Source, SourceArgs};
+use crate::systemd;
 use crate::tls::TlsArgs;
 use crate::webhook::WebhookArgs;
 
@@ -160,8 +162,8 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let reports = store.clone().map(report_store);
     let counted = of_quotas.clone();
     let quotas = Some(ledger(of_quotas));
-    let options =
-        DistributorOptions { max_subscribers, reviewer, reports, quotas, ..DistributorOptions::default() };
+    let default = DistributorOptions::default();
+    let options = DistributorOptions { build: BUILD, max_subscribers, reviewer, reports, quotas, ..default };
     let distributor = Distributor::new(options);
     let (distributed, of_source) = (distributor.clone(), source.planes(args.source.lease_name().clone()));
     let audit = args.audit.start(&args.store, &args.source, &mut source)?;
@@ -172,6 +174,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
     let (of_store, of_audit) = (store.clone(), audit.clone());
     let registry = Arc::new(Registry::of_no_worker());
     let admin = Admin {
+        build: BUILD,
         analytics: store,
         audit: audit.clone(),
         registry: registry.clone(),
@@ -250,6 +253,7 @@ async fn control_plane(args: ControlPlaneArgs) -> anyhow::Result<()> {
             last_change.set_now();
             if readiness.phase() == Phase::Starting {
                 readiness.set(Phase::Ready);
+                systemd::report_ready();
                 tracing::info!(%address, admin = %args.admin, "distributing");
             }
         }

@@ -16,6 +16,7 @@ use sluicegate_link::{
 
 use crate::address::listen_address;
 use crate::analytics::OverLink;
+use crate::build::BUILD;
 use crate::gateway::{self, GatewayArgs, Told};
 use crate::quotas::Pending;
 
@@ -74,6 +75,7 @@ async fn data_plane(args: DataPlaneArgs) -> anyhow::Result<()> {
     let outbox = args.gateway.analytics.outbox();
     let quotas = Pending::new();
     let subscriber = Subscriber::new(SubscriberOptions {
+        build: BUILD,
         control: args.control_plane,
         control_name: args.control_plane_name,
         identity,

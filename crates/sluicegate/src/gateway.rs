@@ -23,10 +23,12 @@ use tokio::task::JoinHandle;
 use crate::address::{listen_address, local_address};
 use crate::analytics::{CollectArgs, finish, measures};
 use crate::audit;
+use crate::build::BUILD;
 use crate::dashboard::{OpenSites, SiteParts};
 use crate::quotas::{Pending, QuotasOfWorkers};
 use crate::settings::time;
 use crate::signals::{Signals, Wish};
+use crate::systemd;
 use crate::takeover::{Inheritance, Offer};
 
 /// The interval of retries for failed listeners.
@@ -253,6 +255,7 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
     }
     let (readiness, last_change) = (Readiness::new(), LastChange::new());
     let admin = Admin {
+        build: BUILD,
         registry: proxy.registry().clone(),
         readiness: readiness.clone(),
         pod: pod_name(),
@@ -296,6 +299,8 @@ pub(crate) async fn run<F: Future<Output = ()> + Send + 'static>(
         let protocol = if nth < args.listen.len() { "http" } else { "https" };
         tracing::info!(%address, protocol, admin = %args.admin, taking_over, "serving");
     }
+    // Before the old process drains: if the main process of a unit ends, systemd ends the other processes of the unit.
+    systemd::report_ready();
     if let Some(inheritance) = inheritance
         && let Err(error) = inheritance.complete()
     {

@@ -140,15 +140,19 @@ mod tests {
 "
         .to_owned();
         let command = command();
-        for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
+        for each in command.get_subcommands().filter(is_listed) {
             let _ = writeln!(page, "- [`sluicegate {}`](#sluicegate-{})", each.get_name(), each.get_name());
         }
-        for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
+        for each in command.get_subcommands().filter(is_listed) {
             section(&mut page, &["sluicegate"], each.clone());
         }
         let _ = write!(page, "\n## Options of all commands\n\n");
         table(&mut page, &command, true);
         page
+    }
+
+    fn is_listed(command: &&Command) -> bool {
+        command.get_name() != "help" && !command.is_hide_set()
     }
 
     fn section(page: &mut String, parents: &[&str], command: Command) {
@@ -161,7 +165,7 @@ mod tests {
         let _ = write!(page, "\n{level} {}\n\n", path.join(" "));
         let _ = write!(page, "{}\n\n```text\n{usage}\n```\n\n", about.unwrap_or_default());
         table(page, &command, false);
-        for each in command.get_subcommands().filter(|each| each.get_name() != "help") {
+        for each in command.get_subcommands().filter(is_listed) {
             section(page, &path, each.clone());
         }
     }

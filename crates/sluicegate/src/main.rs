@@ -6,6 +6,7 @@
 //! | [`address`] | addresses and networks in the notation of the command line |
 //! | [`analytics`] | analytics as options, and their way to the store |
 //! | [`audit`] | the audit trail as options, and `sluicegate audit` |
+//! | [`build`] | the version and the commit |
 //! | [`cli`] | the command line |
 //! | [`log`] | one line of the log for each event |
 //! | [`configmap`] | global settings of a ConfigMap |
@@ -23,6 +24,7 @@
 //! | [`source`] | the source of routes, as options |
 //! | [`signals`] | the effect of signals on a gateway |
 //! | [`takeover`] | the takeover of sockets from another process |
+//! | [`systemd`] | the report to systemd that the process serves |
 //! | [`capability`] | the capability for ports below 1024 |
 //! | [`check`] | `sluicegate check` |
 //! | [`convert`] | `sluicegate convert` |
@@ -33,12 +35,14 @@
 //! | [`status`] | `sluicegate status` |
 //! | [`top`] | `sluicegate apis` and `sluicegate top` |
 //! | [`show`] | `sluicegate routes`, `sluicegate upstreams`, `sluicegate ready` and `sluicegate crds` |
+//! | [`manual`] | `sluicegate completions` and `sluicegate man-pages` |
 
 mod acme;
 mod address;
 mod analytics;
 mod api;
 mod audit;
+mod build;
 mod capability;
 mod changes;
 mod check;
@@ -56,6 +60,7 @@ mod gateways;
 mod help;
 mod key;
 mod log;
+mod manual;
 mod migrate;
 mod output;
 mod quotas;
@@ -65,6 +70,7 @@ mod show;
 mod signals;
 mod source;
 mod status;
+mod systemd;
 mod takeover;
 mod tls;
 mod top;
@@ -125,6 +131,8 @@ fn main() -> ExitCode {
             say(sluicegate_control::annotations().trim_end());
             Ok(())
         }
+        Command::Completions(args) => manual::completions(&args),
+        Command::ManPages(args) => manual::man_pages(&args),
         Command::Ready(args) => show::ready(&args),
         Command::Routes(args) => show::routes(&args),
         Command::Explain(args) => show::explain(&args),

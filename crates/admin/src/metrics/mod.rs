@@ -92,8 +92,8 @@ impl Collector for Gateway {
         let (admin, registry) = (&self.admin, &self.admin.registry);
         families.info(
             "sluicegate_build",
-            "Version of the running gateway",
-            &[("version", env!("CARGO_PKG_VERSION"))],
+            "Version and commit of the running gateway",
+            &[("version", admin.build.version), ("commit", admin.build.commit.unwrap_or_default())],
         )?;
         let ready = u64::from(admin.readiness.phase() == Phase::Ready);
         families.gauge("sluicegate_ready", "1 while the gateway is ready for traffic, otherwise 0", ready)?;

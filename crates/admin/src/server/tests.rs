@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sluicegate_model::Build;
 use sluicegate_proxy::{Options, Proxy};
 use sluicegate_testkit::client::Client;
 use tokio::time::{Instant, sleep};
@@ -24,6 +25,7 @@ const SMALL: Bounds =
 async fn start(bounds: Bounds) -> anyhow::Result<(SocketAddr, tokio::task::JoinHandle<io::Result<()>>)> {
     let proxy = Proxy::start(Options { workers: 1, ..Options::default() })?;
     let admin = Admin {
+        build: Build::PLAIN,
         registry: proxy.registry().clone(),
         readiness: Readiness::new(),
         pod: None,

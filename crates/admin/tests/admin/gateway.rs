@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sluicegate_admin::{Admin, Hosts, LastChange, Lease, Measure, Planes, Problems, Readiness};
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream, UpstreamKey,
-    VirtualHost,
+    Build, Change, Conditions, Config, Endpoint, HostPattern, ObjectId, PathPattern, Rule, Upstream,
+    UpstreamKey, VirtualHost,
 };
 use sluicegate_proxy::{Options, Proxy};
 use sluicegate_testkit::client::{self, Client, LIMIT, Response};
@@ -45,6 +45,7 @@ impl Gateway {
         let last_change = LastChange::new();
         let current = problems.clone();
         let admin = Admin {
+            build: Build { commit: Some("3f141bea"), ..Build::PLAIN },
             registry: proxy.registry().clone(),
             readiness: readiness.clone(),
             pod: Some("gateway-1".into()),

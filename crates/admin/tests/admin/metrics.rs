@@ -250,7 +250,7 @@ async fn metrics_report_configuration_changes_problems_and_resource_use_of_the_p
     let problems = |severity| exposition.value("sluicegate_config_problems", &[("severity", severity)]);
     assert_eq!((problems("error"), problems("warning")), (Some(2.0), Some(1.0)));
     assert_eq!(exposition.value("sluicegate_upstream_endpoints", &[WEB, ("state", "ready")]), Some(1.0));
-    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    let version = [("version", env!("CARGO_PKG_VERSION")), ("commit", "3f141bea")];
     assert_eq!(exposition.value("sluicegate_build_info", &version), Some(1.0));
     assert!(exposition.sum("process_cpu_seconds_total", &[]) > 0.0);
     assert!(exposition.sum("process_resident_memory_bytes", &[]) > 1e6);

@@ -42,7 +42,7 @@ impl Data {
         });
         Ok(json!({
             "now": seconds(now),
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": admin.build.to_string(),
             "pod": admin.pod,
             "phase": match admin.readiness.phase() {
                 Phase::Starting => "starting",

@@ -6,7 +6,7 @@ use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
 use sluicegate_admin::{Admin, LastChange, Planes, Problems, Readiness};
-use sluicegate_model::Visibility;
+use sluicegate_model::{Build, Visibility};
 use sluicegate_proxy::registry::Registry;
 
 pub(crate) use super::site::PortalSite;
@@ -199,6 +199,7 @@ pub(crate) fn site(users: TokenFile) -> PortalSite {
 
 fn portal_site(users: TokenFile, changes: Arc<Recorder>) -> PortalSite {
     let admin = Admin {
+        build: Build::PLAIN,
         analytics: None,
         audit: None,
         registry: Registry::of_no_worker().into(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluicegate_admin::{Admin, Hosts, LastChange, Planes, Problems, Readiness};
 use sluicegate_model::policy::{Consumer, KeyHash, Security};
 use sluicegate_model::{
-    Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost, Visibility,
+    Build, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost, Visibility,
 };
 use sluicegate_proxy::registry::Registry;
 
@@ -180,6 +180,7 @@ pub(crate) fn site(access: Access, hosts: Hosts) -> DashboardSite {
     let registry = Registry::of_no_worker();
     registry.show(&sluicegate_model::Change::Config(Arc::new(config())));
     let admin = Admin {
+        build: Build::PLAIN,
         analytics: None,
         audit: None,
         registry: registry.into(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::{Reason, server};
-use sluicegate_model::Change;
+use sluicegate_model::{Build, Change};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -64,6 +64,8 @@ const REVIEW_LASTS: Duration = Duration::from_secs(3600);
 /// The options of a distributor.
 #[derive(Clone, Debug)]
 pub struct DistributorOptions {
+    /// The version of the control plane, for the logs of data planes. Default: [`Build::PLAIN`].
+    pub build: Build,
     /// The maximum number of data planes. The control plane rejects additional data planes, which retry. Default 2,000.
     pub max_subscribers: usize,
     /// The interval of heartbeats to a data plane that receives no batch. Default 5 s.
@@ -86,6 +88,7 @@ pub struct DistributorOptions {
 impl Default for DistributorOptions {
     fn default() -> Self {
         Self {
+            build: Build::PLAIN,
             max_subscribers: 2000,
             heartbeat: Duration::from_secs(5),
             patience: Duration::from_secs(30),

@@ -274,7 +274,7 @@ impl Session {
     }
 
     async fn welcome(&mut self, epoch: Bytes, wants_inventory: bool) -> Result<(), End> {
-        let build = env!("CARGO_PKG_VERSION").to_owned();
+        let build = self.shared.options.build.to_string();
         let stores_reports = self.shared.options.reports.is_some();
         let counts_quotas = self.shared.options.quotas.is_some();
         let welcome = messages::Welcome { epoch, build, wants_inventory, stores_reports, counts_quotas };

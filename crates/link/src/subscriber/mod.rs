@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use rustls_pki_types::ServerName;
-use sluicegate_model::Change;
+use sluicegate_model::{Build, Change};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
@@ -41,6 +41,8 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(4);
 /// The options of a subscriber: the control plane, the certificates, the snapshot.
 #[derive(Clone)]
 pub struct SubscriberOptions {
+    /// The version of the data plane, for the control plane's list of data planes.
+    pub build: Build,
     /// The control plane: `HOST:PORT`. Each connection resolves the name again.
     pub control: Box<str>,
     /// The name that the control plane's certificate must have.
@@ -59,8 +61,9 @@ pub struct SubscriberOptions {
 
 impl fmt::Debug for SubscriberOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { control, control_name, identity, node, snapshot, reports, quotas } = self;
+        let Self { build, control, control_name, identity, node, snapshot, reports, quotas } = self;
         f.debug_struct("SubscriberOptions")
+            .field("build", build)
             .field("control", control)
             .field("control_name", control_name)
             .field("identity", identity)

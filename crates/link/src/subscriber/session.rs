@@ -211,7 +211,7 @@ impl Subscriber {
         let held = self.held();
         FromProxySay::Hello(messages::Hello {
             node: self.options.node.to_string(),
-            build: env!("CARGO_PKG_VERSION").to_owned(),
+            build: self.options.build.to_string(),
             epoch: held.epoch.clone(),
             version: held.version,
             state: held.store.state(),

@@ -9,7 +9,7 @@ use sluicegate_link::{
     Distributor, DistributorOptions, PlaneIdentity, PlaneTls, Reports, Subscriber, SubscriberOptions,
 };
 use sluicegate_model::{
-    Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
+    Build, Change, Conditions, Config, Endpoint, EntryPoint, HostPattern, Listener, ListenerId, ObjectId,
     PathPattern, Planes, ProxyHeader, Rule, Serves, Upstream, UpstreamKey, VirtualHost,
 };
 use sluicegate_testkit::tls::{Authority, ExtendedKeyUsagePurpose, Issued};
@@ -150,6 +150,7 @@ impl Data {
         reports: Option<Arc<dyn Reports>>,
     ) -> Self {
         let subscriber = Subscriber::new(SubscriberOptions {
+            build: Build::PLAIN,
             control: control.to_string().into(),
             control_name: "sluicegate-control-plane".try_into().expect("a name"),
             identity,

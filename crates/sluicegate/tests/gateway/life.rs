@@ -1,11 +1,12 @@
 //! The life of a gateway process: ready, taken over, drained (Z10 and Z11).
 
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram, UnixListener};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{LIMIT, Site, ingress, sluicegate};
 use sluicegate_netns::Process;
@@ -148,6 +149,33 @@ async fn process_without_a_configuration_does_not_disturb_the_running_gateway() 
     broken.kill()?;
     assert_eq!(site.status("/").await?, 200);
     assert!(gateway.is_running());
+    Ok(())
+}
+
+/// systemd ends a unit without a main process, so the next process must be the main process before the process before may end.
+#[tokio::test]
+async fn gateway_reports_its_process_to_systemd_before_its_predecessor_drains() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let site = Site::of([&backend])?;
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&socket)?;
+    systemd.set_nonblocking(true)?;
+    // The test is the predecessor, and hands over no socket.
+    let name = UnixAddr::from_abstract_name(format!("sluicegate/takeover/{}", site.http))?;
+    let offer = UnixListener::bind_addr(&name)?;
+    offer.set_nonblocking(true)?;
+    let offer = tokio::net::UnixListener::from_std(offer)?;
+    let mut command = site.command(&QUICK);
+    command.env("NOTIFY_SOCKET", &socket);
+    let new = Process::start(command)?;
+    let (mut successor, _) = tokio::time::timeout(LIMIT, offer.accept()).await??;
+    drop(offer);
+    successor.write_all(&0_u32.to_be_bytes()).await?;
+    tokio::time::timeout(LIMIT, successor.read_u8()).await??;
+    let mut message = [0; 256];
+    let length = systemd.recv(&mut message).context("no report has arrived")?;
+    assert_eq!(std::str::from_utf8(&message[..length])?, format!("MAINPID={}\nREADY=1\n", new.pid()));
     Ok(())
 }
 

@@ -60,11 +60,16 @@ impl Site {
 
     /// Starts a gateway for the site without waiting for its readiness.
     pub(crate) fn start(&self, options: &[&str]) -> anyhow::Result<Process> {
+        Process::start(self.command(options))
+    }
+
+    /// The command of a gateway for the site.
+    pub(crate) fn command(&self, options: &[&str]) -> Command {
         let mut command = sluicegate();
         command.args(["serve", "--manifests"]).arg(self.path());
         command.args(["--listen", &self.http.to_string(), "--admin", &self.admin.to_string()]);
         command.args(["--workers", "2"]).args(options);
-        Process::start(command)
+        command
     }
 
     /// Starts a gateway for the site, and waits until the gateway is ready.

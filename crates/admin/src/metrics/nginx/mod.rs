@@ -18,7 +18,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sluicegate_model::Config;
+use sluicegate_model::{Build, Config};
 
 use super::families::Families;
 use super::process::{self, Memory, Process, Storage};
@@ -72,8 +72,12 @@ impl Nginx {
         admin: &Admin,
         controller: ControllerLabels<'_>,
     ) -> fmt::Result {
-        let version = env!("CARGO_PKG_VERSION");
-        let build = [("build", version), ("release", version), ("repository", env!("CARGO_PKG_REPOSITORY"))];
+        let Build { version, commit } = admin.build;
+        let build = [
+            ("build", commit.unwrap_or(version)),
+            ("release", version),
+            ("repository", env!("CARGO_PKG_REPOSITORY")),
+        ];
         families.infos(
             "nginx_ingress_controller_build",
             "Version of the running gateway",
