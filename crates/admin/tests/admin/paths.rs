@@ -63,6 +63,7 @@ async fn server_serves_only_the_paths_listed_at_the_root() -> anyhow::Result<()>
             "/readyz",
             "/metrics",
             "/config",
+            "/problems",
             "/routes",
             "/upstreams",
             "/analytics",

@@ -91,7 +91,7 @@ async fn operations_are_served_and_other_requests_receive_problems() -> TestResu
     let backend = Backend::start(Behaviour::echo()).await?;
     let site = Site::of([&backend])?;
     site.save("ingress.yaml", &api("", ""))?;
-    let _gateway = site.serve(&[]).await?;
+    let _gateway = site.serve(&["--workers=1"]).await?;
     for (method, target) in [
         ("GET", "/v1/pets"),
         ("POST", "/v1/pets"),
@@ -136,7 +136,7 @@ async fn endpoints_receive_their_own_base_path() -> TestResult {
     let backend = Backend::start(Behaviour::echo()).await?;
     let site = Site::of([&backend])?;
     site.save("ingress.yaml", &api("    basePath: /shop\n", ", basePath: /internal/v1"))?;
-    let _gateway = site.serve(&[]).await?;
+    let _gateway = site.serve(&["--workers=1"]).await?;
     assert_eq!(ask(&site, "GET", "/shop/pets/7?a=b", "").await?.status, 200);
     assert_eq!(backend.last_request().expect("a request").target, "/internal/v1/pets/7?a=b");
     assert_eq!(ask(&site, "GET", "/v1/pets/7", "").await?.status, 404);
@@ -164,7 +164,7 @@ spec:
         + &deny("of-set", ", sectionName: changes", 451)
         + &deny("of-operation", ", sectionName: deletePet", 410);
     site.save("ingress.yaml", &(api(sets, "") + &policies))?;
-    let gateway = site.serve(&[]).await?;
+    let gateway = site.serve(&["--workers=1"]).await?;
     for (method, target, status) in [
         ("GET", "/v1/pets", 418),
         ("POST", "/v1/pets", 451),
@@ -191,7 +191,7 @@ async fn document_of_a_configmap_is_read_and_changes_of_it_apply() -> TestResult
     let inline = DOCUMENT.replace('\n', "\n      ");
     let by_name = api("", "").replace(&format!("inline: |{inline}"), "configMap: {name: pets}");
     site.save("ingress.yaml", &by_name)?;
-    let gateway = site.serve(&[]).await?;
+    let gateway = site.serve(&["--workers=1"]).await?;
     assert_eq!(ask(&site, "GET", "/v1/pets", "").await?.status, 503, "{}", gateway.output());
     site.save("document.yaml", &configmap(DOCUMENT))?;
     let wait = async |target: &str, status: u16| {
@@ -222,7 +222,7 @@ spec:
   authentication: {apiKey: {}}
 ";
     site.save("ingress.yaml", &(api("", "") + policy))?;
-    let _gateway = site.serve(&[]).await?;
+    let _gateway = site.serve(&["--workers=1"]).await?;
     for (method, target) in
         [("GET", "/v1/pets"), ("PATCH", "/v1/pets"), ("GET", "/v1/none"), ("OPTIONS", "/v1/pets")]
     {
@@ -242,7 +242,7 @@ async fn state_and_dates_of_the_lifecycle_decide_about_requests_and_headers() ->
     let with = |lifecycle: &str| api(&format!("  lifecycle: {{{lifecycle}}}\n"), "");
     let dates = "deprecation: \"2026-01-01T00:00:00Z\", sunset: \"2999-01-01T00:00:00Z\", successor: \"https://pets.test/v2\"";
     site.save("ingress.yaml", &with(&format!("state: Deprecated, {dates}")))?;
-    let gateway = site.serve(&[]).await?;
+    let gateway = site.serve(&["--workers=1"]).await?;
     let deprecated = ask(&site, "GET", "/v1/pets", "").await?;
     assert_eq!((deprecated.status, deprecated.header("deprecation")), (200, Some("@1767225600")));
     assert_eq!(deprecated.headers_named("sunset"), ["Tue, 01 Jan 2999 00:00:00 GMT"]);
@@ -301,7 +301,7 @@ async fn clients_choose_a_version_by_path_header_or_parameter() -> TestResult {
                 .replace("web", "new");
         let new = version(2, default).replace("service: web", "service: new");
         site.save("ingress.yaml", &(version(1, "") + &new + &other_service))?;
-        let gateway = site.serve(&[]).await?;
+        let gateway = site.serve(&["--workers=1"]).await?;
         for ((target, lines), expected) in [(first, 0), (second, 1)] {
             let before = backends[expected].requests();
             let status = ask(&site, "GET", target, lines).await?.status;
@@ -357,7 +357,7 @@ async fn operations_require_the_callers_that_the_document_names() -> TestResult 
     let site = Site::of([&backend])?;
     let document = format!("inline: |{}", SECURED.replace('\n', "\n      "));
     site.save("ingress.yaml", &api_of(&document, "  documentSecurity: Enforce\n", ""))?;
-    let _gateway = site.serve(&[]).await?;
+    let _gateway = site.serve(&["--workers=1"]).await?;
     // Without a policy, no method can check a credential.
     assert_eq!(ask(&site, "GET", "/open", "").await?.status, 200);
     assert_eq!(ask(&site, "GET", "/key", "X-Key: a-long-key-of-alice\r\n").await?.status, 503);
@@ -515,7 +515,7 @@ spec:
 "
     );
     site.save("ingress.yaml", &api(&more, ""))?;
-    let _gateway = site.serve(&[]).await?;
+    let _gateway = site.serve(&["--workers=1"]).await?;
     for (host, target, allow) in [
         ("pets.test", "/v1/pets/mine", Some("GET, HEAD, OPTIONS")),
         ("pets.test", "/v1/pets/ours", Some("GET, HEAD, DELETE, OPTIONS")),
@@ -551,7 +551,7 @@ async fn version_decides_about_its_requests_also_at_paths_of_the_default_version
             [("state: Retired", 410, 410), ("state: Blocked", 503, 503), (deprecated, 200, 404)]
         {
             site.save("ingress.yaml", &(version(1, "", state) + &new))?;
-            let mut gateway = site.serve(&[]).await?;
+            let mut gateway = site.serve(&["--workers=1"]).await?;
             for (target, status) in [("/v1/pets", at_common_path), ("/v1/new", at_new_path)] {
                 let response = ask(&site, "GET", &format!("{target}{query}"), lines).await?;
                 assert_eq!(response.status, status, "{place} {state} {target}");
@@ -573,7 +573,7 @@ async fn version_decides_about_its_requests_also_at_paths_of_the_default_version
 async fn needed_subscriptions_without_authentication_are_reported() -> TestResult {
     let site = Site::of([])?;
     site.save("ingress.yaml", &api("  subscriptions: Required\n", ""))?;
-    let _gateway = site.serve(&[]).await?;
+    let _gateway = site.serve(&["--workers=1"]).await?;
     assert_eq!(ask(&site, "GET", "/v1/pets", "").await?.status, 403);
     let problems = client::get(site.admin, "localhost", "/config").await?.text();
     assert_eq!(problems.matches("nothing identifies the callers").count(), 1, "{problems}");

@@ -6,7 +6,7 @@ use sluicegate_testkit::client::{Client, Response};
 
 use crate::support::Site;
 
-pub(crate) const COMPATIBILITY: &[&str] = &["--ingress-nginx-compatibility"];
+pub(crate) const COMPATIBILITY: &[&str] = &["--ingress-nginx-compatibility", "--workers=1"];
 
 /// An Ingress of class nginx with one path, and annotations without the prefix.
 pub(crate) fn ingress(name: &str, annotations: &[(&str, &str)], host: &str, path: &str) -> String {

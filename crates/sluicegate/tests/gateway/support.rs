@@ -63,12 +63,16 @@ impl Site {
         Process::start(self.command(options))
     }
 
-    /// The command of a gateway for the site.
+    /// The command of a gateway for the site. The gateway has two workers, unless an option says otherwise. After the first response
+    /// that shows a change, another worker may still serve the state before.
     pub(crate) fn command(&self, options: &[&str]) -> Command {
         let mut command = sluicegate();
         command.args(["serve", "--manifests"]).arg(self.path());
         command.args(["--listen", &self.http.to_string(), "--admin", &self.admin.to_string()]);
-        command.args(["--workers", "2"]).args(options);
+        if !options.iter().any(|option| option.starts_with("--workers")) {
+            command.arg("--workers=2");
+        }
+        command.args(options);
         command
     }
 
