@@ -147,7 +147,7 @@ class Split(Gateway):
         (line,) = json.loads(top.output())["lines"]
         self.assertEqual(line["of"]["host"], "shop.example.com")
         self.assertGreater(line["per_second"], 0)
-        self.assertIn("name the namespace of the gateway", ask("routes", "--gateway-namespace=kube-system", check=False).stderr)
+        self.assertIn("has no running pod other", ask("routes", "--gateway-pod=other", check=False).stderr)
 
     def remade(self, *objects: dict[str, Any]) -> None:
         """Applies objects, and deletes them after the test."""

@@ -37,7 +37,7 @@ pub enum PodError {
     Client(#[from] ClientError),
     /// The API server does not list the pods.
     #[error("cannot list the pods of namespace {0}: {1}; you need the right to list pods")]
-    List(String, Box<kube::Error>),
+    List(String, String),
     /// There is no such pod.
     #[error(
         "namespace {0} has no running pod {1}; name the namespace of the gateway with --gateway-namespace"
@@ -87,7 +87,7 @@ pub async fn gateway_pods(
     let list = Api::<Pod>::namespaced(client.clone(), namespace);
     let params = ListParams::default().labels(SELECTOR);
     let listed = list.list(&params).await;
-    let listed = listed.map_err(|error| PodError::List(namespace.to_owned(), Box::new(error)))?;
+    let listed = listed.map_err(|error| PodError::List(namespace.to_owned(), in_words(&error)))?;
     let mut pods = Vec::new();
     for pod in listed.items {
         let Some(pod_name) = pod.metadata.name.clone() else { continue };
@@ -114,6 +114,14 @@ pub async fn gateway_pods(
     }
     pods.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(pods)
+}
+
+/// The error without the whole response of the API server.
+fn in_words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    }
 }
 
 /// The address of the pod's admin interface, from the options of its container. `None`: the pod is no gateway, such as the pod of a
