@@ -2,13 +2,14 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules lab check-lab floods clean truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions lab check-lab floods clean truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
 BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
+INSTRUCTIONS ?=
 SLUICEGATE ?=
 PROVIDER ?=
 PAGES ?=
@@ -93,6 +94,11 @@ bench-gateway: ## repeat the public benchmark of Gateway API implementations wit
 
 bench-rules: ## print the time of a lookup among 5,000 routes, also with conditions and with regular expressions
 	@cargo test --quiet --release --package sluicegate-proxy --lib rule::speed -- --ignored --nocapture
+
+bench-instructions: ## count the instructions of a request in user space by cachegrind; fail at 3 % above lab/instructions.json (INSTRUCTIONS="--update" or "--only GET")
+	@scripts/setup instructions
+	@cargo build --quiet --release --package sluicegate
+	@scripts/bench-instructions $(TARGET)/release/sluicegate $(INSTRUCTIONS)
 
 lab: ## run an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
 	@scripts/setup peers
