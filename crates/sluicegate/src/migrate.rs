@@ -136,8 +136,7 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
             ignores_bodies: args.ignore_bodies,
         },
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(async {
+    let report = runtime()?.block_on(async {
         let (old, new) = (Controller::at(&args.old).await?, Controller::at(&args.new).await?);
         Ok::<_, ControllerError>(sluicegate_migrate::run(&old, &new, &requests, &options).await)
     })?;

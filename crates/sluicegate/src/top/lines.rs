@@ -8,7 +8,7 @@ use sluicegate_admin::table::{Column, table};
 /// A line. A number that the source does not have is missing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Line {
-    /// What the line counts: names with their values, such as `host`.
+    /// The values that identify the line, by name, such as `host`.
     pub(crate) of: BTreeMap<String, String>,
     /// Requests per second; of upstreams and endpoints attempts, of errors the errors themselves.
     pub(crate) per_second: f64,

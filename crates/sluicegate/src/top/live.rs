@@ -7,7 +7,7 @@ use sluicegate_admin::state::UpstreamState;
 use super::lines::Line;
 use super::samples::{Histogram, Sample, Samples, whole};
 
-/// What a line counts.
+/// The kind of things that have a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Route,
@@ -18,7 +18,7 @@ pub(crate) enum Of {
     Error,
 }
 
-/// What one gateway says at one moment.
+/// The metrics and the endpoints of one gateway at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Scrape {
     pub(crate) samples: Samples,
@@ -110,47 +110,47 @@ fn route(sample: &Sample) -> Key {
 }
 
 fn requests(sums: &mut BTreeMap<Key, Sums>, earlier: &Scrape, later: &Scrape, key: impl Fn(&Sample) -> Key) {
-    let since = |name| later.samples.since(&earlier.samples, name);
-    for (sample, count) in since("sluicegate_requests_total") {
-        let sums = sums.entry(key(sample)).or_default();
-        sums.count += count;
-        if sample.label("code") == "5xx" {
-            sums.failures += count;
-        }
-    }
-    for (sample, count) in since("sluicegate_requests_aborted_total") {
-        let sums = sums.entry(key(sample)).or_default();
-        sums.count += count;
-        sums.failures += count;
-    }
-    for (sample, bytes) in since("sluicegate_response_bytes_total") {
-        sums.entry(key(sample)).or_default().bytes += bytes;
-    }
-    for (sample, count) in since("sluicegate_request_duration_seconds_bucket") {
+    responses(sums, earlier, later, "sluicegate", &key);
+    for (sample, count) in later.samples.since(&earlier.samples, "sluicegate_request_duration_seconds_bucket")
+    {
         sums.entry(key(sample)).or_default().histogram.add(sample.label("le"), count);
     }
 }
 
 fn consumers(sums: &mut BTreeMap<Key, Sums>, earlier: &Scrape, later: &Scrape) {
     let key = |sample: &Sample| Key::from([("consumer", object(sample))]);
-    let since = |name| later.samples.since(&earlier.samples, name);
-    for (sample, count) in since("sluicegate_consumer_requests_total") {
+    responses(sums, earlier, later, "sluicegate_consumer", key);
+    for (sample, seconds) in
+        later.samples.since(&earlier.samples, "sluicegate_consumer_request_seconds_total")
+    {
+        sums.entry(key(sample)).or_default().seconds += seconds;
+    }
+}
+
+/// Adds requests, failures and bytes, from the metrics whose names have this prefix.
+fn responses(
+    sums: &mut BTreeMap<Key, Sums>,
+    earlier: &Scrape,
+    later: &Scrape,
+    prefix: &str,
+    key: impl Fn(&Sample) -> Key,
+) {
+    let names = ["requests_total", "requests_aborted_total", "response_bytes_total"];
+    let [complete, aborted, bytes] = names.map(|name| format!("{prefix}_{name}"));
+    for (sample, count) in later.samples.since(&earlier.samples, &complete) {
         let sums = sums.entry(key(sample)).or_default();
         sums.count += count;
         if sample.label("code") == "5xx" {
             sums.failures += count;
         }
     }
-    for (sample, count) in since("sluicegate_consumer_requests_aborted_total") {
+    for (sample, count) in later.samples.since(&earlier.samples, &aborted) {
         let sums = sums.entry(key(sample)).or_default();
         sums.count += count;
         sums.failures += count;
     }
-    for (sample, bytes) in since("sluicegate_consumer_response_bytes_total") {
+    for (sample, bytes) in later.samples.since(&earlier.samples, &bytes) {
         sums.entry(key(sample)).or_default().bytes += bytes;
-    }
-    for (sample, seconds) in since("sluicegate_consumer_request_seconds_total") {
-        sums.entry(key(sample)).or_default().seconds += seconds;
     }
 }
 
@@ -295,5 +295,25 @@ mod tests {
             ("no_route".to_owned(), String::new(), 0.0, Some(7.0)),
         ];
         assert_eq!(found, expected);
+    }
+    #[test]
+    fn requests_of_a_consumer_have_a_mean_time() {
+        let page = |well: u32, failed: u32| {
+            let of = "name=\"a\",namespace=\"s\"";
+            scrape(&format!(
+                "sluicegate_consumer_requests_total{{code=\"2xx\",{of}}} {well}\n\
+                 sluicegate_consumer_requests_total{{code=\"5xx\",{of}}} {failed}\n\
+                 sluicegate_consumer_requests_aborted_total{{{of}}} {failed}\n\
+                 sluicegate_consumer_response_bytes_total{{{of}}} {}\n\
+                 sluicegate_consumer_request_seconds_total{{{of}}} {well}\n",
+                well * 10
+            ))
+        };
+        let [line] = &lines(Of::Consumer, &[(&page(0, 0), &page(8, 1))], 1.0)[..] else {
+            panic!("one Consumer")
+        };
+        assert_eq!((line.per_second, line.error_share), (10.0, Some(0.2)));
+        assert_eq!((line.bytes_per_second, line.mean_ms), (Some(80.0), Some(800.0)));
+        assert_eq!(line.of["consumer"], "s/a");
     }
 }

@@ -55,7 +55,7 @@ pub enum PodError {
         pod: String,
         /// The requested path.
         path: String,
-        /// What happened, and what to do.
+        /// The fault and its cure.
         problem: String,
     },
 }
