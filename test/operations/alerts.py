@@ -109,6 +109,7 @@ CASES = {
         {**gauge("sluicegate_leader", POD, 0), **gauge("sluicegate_leader", OTHER, 1)}, {}]),
     "SluicegateReviewsFail": Case(OF_JOB, [counter("sluicegate_admission_reviews_total", POD + ',verdict="failed"', 1)], [counter("sluicegate_admission_reviews_total", POD + ',verdict="denied"', 1)]),
     "SluicegateControlPlaneLost": Case(OF_POD, [gauge("sluicegate_control_connected", POD, 0)], [gauge("sluicegate_control_connected", POD, 1)]),
+    "SluicegateEndpointsOld": Case(OF_POD, [gauge("sluicegate_endpoints_confirmed_timestamp_seconds", POD, 60)], [{f"sluicegate_endpoints_confirmed_timestamp_seconds{{{POD}}}": "0+60x90"}]),
     "SluicegatePlanesBehind": Case(OF_JOB, [gauge("sluicegate_planes_behind", POD, 1)], [gauge("sluicegate_planes_behind", POD, 0)]),
     "SluicegatePlanesDiffer": Case(OF_POD, [gauge("sluicegate_control_resources_refused", POD, 3)], [gauge("sluicegate_control_resources_refused", POD, 0)]),
     "SluicegateCertificateExpires": Case({"source": "Secret shop/tls", "key": "ECDSA"}, [gauge("sluicegate_certificate_not_after_seconds", POD + ',source="Secret shop/tls",key="ECDSA"', 10 * DAY)], [

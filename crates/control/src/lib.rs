@@ -102,7 +102,8 @@ pub use source::cluster::pods::{GatewayPod, PodError, gateway_pods};
 pub use source::cluster::token::review as review_token;
 pub use source::cluster::{OwnPlanesLink, StatusOptions};
 pub use source::{
-    ClusterSource, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once, read_manifests,
+    ClusterSource, Contact, DirectorySource, Loaded, Publish, Served, foreign_in_words, load_once,
+    read_manifests,
 };
 pub use status::ObjectStatus;
 pub use store::Store;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use clap::{Args, ValueEnum};
 use sluicegate_admin::{Lease, Measure, Planes};
@@ -333,19 +334,40 @@ impl Source {
         Knowledge { published, problems: self.problems() }
     }
 
-    /// Whether this process holds the Lease and writes into the cluster, and how much it has written, for `/metrics`.
+    /// The contact with the API server, whether this process holds the Lease and writes into the cluster, and how much it has written,
+    /// for `/metrics`.
     pub(crate) fn planes(&self, lease_name: Arc<str>) -> impl Fn() -> Planes + Send + Sync + 'static {
         let of_cluster = match self {
             Self::Directory(_) => None,
-            Self::Cluster(source) => Some((source.leads(), source.status_writes())),
+            Self::Cluster(source) => Some((source.leads(), source.status_writes(), source.contact())),
         };
         move || {
-            let Some((leads, writes)) = &of_cluster else { return Planes::default() };
-            let help = "Statuses and annotations that this process has written into the cluster";
-            let writes = writes.load(Ordering::Relaxed);
+            let Some((leads, writes, contact)) = &of_cluster else { return Planes::default() };
+            let contact = *contact.borrow();
+            let confirmed = contact.endpoints_confirmed(SystemTime::now());
+            let confirmed = confirmed.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+            let confirmed = confirmed.map(|since_1970| {
+                Measure::gauge(
+                    "sluicegate_endpoints_confirmed_timestamp_seconds",
+                    "Time until which the Kubernetes API confirmed the endpoints, in seconds since 1970: now, while the watches work",
+                    since_1970.as_secs(),
+                )
+            });
+            let measures = [
+                Measure::gauge(
+                    "sluicegate_kubernetes_connected",
+                    "1 while all watches of the Kubernetes API work, otherwise 0",
+                    contact.is_connected().into(),
+                ),
+                Measure::counter(
+                    "sluicegate_status_writes",
+                    "Statuses and annotations that this process has written into the cluster",
+                    writes.load(Ordering::Relaxed),
+                ),
+            ];
             Planes {
                 lease: Some(Lease { name: lease_name.clone(), is_held: *leads.borrow() }),
-                measures: vec![Measure::counter("sluicegate_status_writes", help, writes)],
+                measures: measures.into_iter().chain(confirmed).collect(),
                 ..Planes::default()
             }
         }

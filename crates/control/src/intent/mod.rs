@@ -22,7 +22,7 @@ use crate::object::gateway::listener_field;
 use crate::object::http_route::{backend_field as http_backend_field, filter_field};
 use crate::object::ingress::{path_field, secret_field};
 use crate::object::policy::authentication::EXT_AUTH_FIELD;
-use crate::object::policy::traffic::{MIRROR_FIELD, split_backend_field};
+use crate::object::policy::traffic::{ERROR_PAGES_FIELD, MIRROR_FIELD, split_backend_field};
 use crate::object::route::{backend_field, parent_field};
 use crate::object::{ObjectRef, annotation};
 use crate::problem::{Origin, Problem, Severity};
@@ -267,6 +267,8 @@ pub(crate) enum Place {
     Branch(usize),
     /// The mirror of a TrafficPolicy.
     Mirror,
+    /// The error pages of a TrafficPolicy.
+    ErrorPages,
     /// The URL of the external authorization service of a SecurityPolicy.
     ExtAuth,
     /// The entry of a ConfigMap whose key is this port.
@@ -359,6 +361,7 @@ impl Place {
             }
             Self::Branch(index) => split_backend_field(index),
             Self::Mirror => MIRROR_FIELD.to_owned(),
+            Self::ErrorPages => ERROR_PAGES_FIELD.to_owned(),
             Self::ExtAuth => EXT_AUTH_FIELD.to_owned(),
         }
     }
@@ -382,6 +385,7 @@ impl Reference<'_> {
             Place::Mirror | Place::HttpMirror(..) => {
                 message.replace(ANSWERED, "mirrored requests are dropped")
             }
+            Place::ErrorPages => message.replace(ANSWERED, "clients receive the original responses"),
             Place::HttpFilter(..) | Place::ListenerFilter(..) => {
                 message.replace(ANSWERED, "requests receive 403")
             }

@@ -17,7 +17,7 @@ mod output;
 mod publish;
 mod resolve;
 
-pub use cluster::ClusterSource;
+pub use cluster::{ClusterSource, Contact};
 pub use directory::{DirectorySource, Loaded, load_once, read_manifests};
 pub use output::{Publish, Served};
 

@@ -188,9 +188,8 @@ pub struct Features {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(20)]
     pub bandwidth: Option<Bandwidth>,
-    /// The Service with the error pages of the route.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
-    #[schemars(skip)]
+    /// Replaces responses with some status codes by responses of a Service: error pages. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[n(40)]
     pub error_pages: Option<Box<ErrorPages>>,
     /// Rewrites of cookies and locations in responses of endpoints.

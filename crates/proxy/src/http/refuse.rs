@@ -9,6 +9,7 @@ use sluicegate_validation::Mock;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
+use super::encode::write_line;
 use super::exchange::{Exchange, Persist};
 use super::pages::Page;
 use super::problem;
@@ -20,6 +21,7 @@ use crate::feature::compression::is_grpc;
 use crate::feature::ext_auth::Answer;
 use crate::feature::returns::{Returned, ReturnedContent};
 use crate::feature::traffic::TrafficPolicy;
+use crate::record::request_id;
 
 /// Why a request receives no response of an endpoint.
 pub(super) enum Refusal {
@@ -189,6 +191,8 @@ impl Exchange<'_> {
         self.record.status = status;
         if self.snapshot.settings.kong_compatibility {
             self.add_kong_headers();
+        } else if self.record.reason.is_some() {
+            self.add_request_id();
         }
         self.add_success_lines(status);
         if self.steered.is_some() {
@@ -242,6 +246,17 @@ impl Exchange<'_> {
         self.record.head_bytes = head.map_or(0, |end| end + 4) as u64;
         self.record.complete = true;
         if keep_alive { Persist::KeepAlive } else { Persist::Linger }
+    }
+
+    /// Adds the ID of the request, by which `sluicegate explain --request-id` finds it. A header of a policy has precedence.
+    fn add_request_id(&mut self) {
+        let id = request_id(self.head(), self.trusted, self.record.request_id).into_owned();
+        let lines = &mut self.scratch.response_lines;
+        let has_own =
+            |line: &[u8]| line.get(..13).is_some_and(|start| start.eq_ignore_ascii_case(b"x-request-id:"));
+        if !lines.split(|byte| *byte == b'\n').any(has_own) {
+            write_line(lines, b"X-Request-ID", &id);
+        }
     }
 
     pub(super) fn count_refusal(&mut self, refusal: &Refusal) {

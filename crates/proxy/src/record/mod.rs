@@ -22,7 +22,7 @@ mod request;
 pub(crate) mod trace;
 
 pub(crate) use connection::ConnectionRecord;
-pub(crate) use request::{RejectedHead, RequestRecord, RouteRecord, request_line};
+pub(crate) use request::{RejectedHead, RequestRecord, RouteRecord, request_id, request_line};
 
 use crate::counters::WorkerStats;
 use access_log::LogBuffer;

@@ -128,10 +128,15 @@ impl<'r> RequestRecord<'r> {
 
     /// The ID of the request: of a trusted client, or else of the gateway.
     pub(crate) fn id(&self) -> Cow<'r, [u8]> {
-        match self.head.header(Known::XRequestId).unwrap_or_default() {
-            sent if self.client.is_trusted && !sent.is_empty() => Cow::Borrowed(sent),
-            _ => Cow::Owned(format!("{:032x}", self.request_id).into_bytes()),
-        }
+        request_id(self.head, self.client.is_trusted, self.request_id)
+    }
+}
+
+/// The ID of a request: of a trusted client, or else of the gateway (`own`).
+pub(crate) fn request_id(head: HeadView<'_>, is_trusted: bool, own: u128) -> Cow<'_, [u8]> {
+    match head.header(Known::XRequestId).unwrap_or_default() {
+        sent if is_trusted && !sent.is_empty() => Cow::Borrowed(sent),
+        _ => Cow::Owned(format!("{own:032x}").into_bytes()),
     }
 }
 

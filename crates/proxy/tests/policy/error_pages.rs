@@ -201,3 +201,25 @@ async fn default_backend_receives_the_requests_of_a_service_without_an_endpoint(
     assert_eq!(ask(&gateway, "/", &[]).await?.status, 503);
     Ok(())
 }
+
+#[tokio::test]
+async fn own_errors_have_the_id_of_the_request_and_responses_of_endpoints_have_none() -> TestResult {
+    let backend = Backend::start(Behaviour::status(503)).await?;
+    let mut builder = Gateway::builder().backends([&backend]);
+    routes(builder.config_mut(), |rule| {
+        rule.matches.iter_mut().for_each(|of| of.method = Some("GET".into()))
+    });
+    let gateway = builder.start().await?;
+    for transport in [Transport::Http, Transport::Http2] {
+        let of_endpoint = ask_by(&gateway, "GET", "/", &[], transport).await?;
+        assert_eq!((of_endpoint.status, of_endpoint.header("x-request-id")), (503, None));
+        let own = ask_by(&gateway, "DELETE", "/none", &["X-Request-ID: forged"], transport).await?;
+        assert_eq!(own.status, 404);
+        let id = own.header("x-request-id").expect("an error has an ID");
+        let refused = |gateway: &Gateway| gateway.proxy().registry().refused(id);
+        gateway.wait_until(|gateway| refused(gateway).is_some()).await?;
+        let found = refused(&gateway).map(|refused| (refused.method, refused.target, refused.status));
+        assert_eq!(found, Some(("DELETE".to_owned(), "/none".to_owned(), 404)));
+    }
+    Ok(())
+}

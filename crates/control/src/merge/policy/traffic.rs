@@ -22,12 +22,13 @@ pub(super) struct Value {
 }
 
 impl Value {
-    /// Whether the policy has the split or the mirror with this field.
+    /// Whether the policy has the split, the mirror or the error pages with this field.
     pub(super) fn names(&self, field: &str) -> bool {
         let features = &self.traffic.features;
-        match field.starts_with("spec.split") {
-            true => features.split.is_some(),
-            false => !features.mirrors.is_empty(),
+        match field {
+            "spec.errorPages" => features.error_pages.is_some(),
+            "spec.mirror" => !features.mirrors.is_empty(),
+            _ => features.split.is_some(),
         }
     }
 }
@@ -165,7 +166,8 @@ pub(super) fn references<'a>(attached: &Attached<'a, Value>, config: &Config) ->
         let backends = features.split.iter().flat_map(|split| split.backends.iter().enumerate());
         let branches = backends.map(|(index, backend)| (Place::Branch(index), &backend.upstream));
         let mirrors = features.mirrors.iter().map(|mirror| (Place::Mirror, &mirror.upstream));
-        let named = branches.chain(mirrors);
+        let pages = features.error_pages.iter().map(|pages| (Place::ErrorPages, &pages.upstream));
+        let named = branches.chain(mirrors).chain(pages);
         named.map(move |(place, upstream)| Reference { at, place, upstream: upstream.clone() })
     });
     references.collect()

@@ -75,3 +75,6 @@ pub(crate) fn split_backend_field(index: usize) -> String {
 
 /// The field of the mirror's Service.
 pub(crate) const MIRROR_FIELD: &str = "spec.mirror.serviceRef";
+
+/// The field of the Service with the error pages.
+pub(crate) const ERROR_PAGES_FIELD: &str = "spec.errorPages.serviceRef";

@@ -30,7 +30,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use foldhash::{HashMap, HashSet};
 use kube::Client;
@@ -58,6 +58,7 @@ pub mod acme;
 pub mod addresses;
 pub mod client;
 mod conditions;
+mod contact;
 pub mod gateway_planes;
 mod gateway_services;
 mod gateway_status;
@@ -73,6 +74,7 @@ mod watch;
 
 use acknowledged::Acknowledged;
 use addresses::Addresses;
+pub use contact::Contact;
 use gateway_planes::Authorities;
 use gateway_services::{ServiceFault, Wanted};
 use lease::Elector;
@@ -133,6 +135,7 @@ pub struct ClusterSource {
     other_leads: state::Sender<bool>,
     /// The number of written statuses and annotations.
     status_writes: Arc<AtomicU64>,
+    contact: state::Sender<Contact>,
     resigned: state::Sender<bool>,
     own_planes: Option<OwnPlanesLink>,
     questions: Option<mpsc::Receiver<Question>>,
@@ -159,6 +162,7 @@ impl ClusterSource {
             leads,
             other_leads: state::Sender::new(false),
             status_writes: Arc::default(),
+            contact: state::Sender::default(),
             resigned,
             own_planes: None,
             questions: None,
@@ -205,6 +209,12 @@ impl ClusterSource {
     #[must_use]
     pub fn status_writes(&self) -> Arc<AtomicU64> {
         self.status_writes.clone()
+    }
+
+    /// The contact with the API server, and every change of it.
+    #[must_use]
+    pub fn contact(&self) -> state::Receiver<Contact> {
+        self.contact.subscribe()
     }
 
     /// A future that ends all writing by this process and releases the Lease, so that the next holder need not wait for
@@ -295,6 +305,7 @@ impl ClusterSource {
             since: Instant::now(),
             waits_until: None,
             away: None,
+            contact: self.contact,
             lacking,
             services,
             service_faults,
@@ -376,6 +387,7 @@ struct Follower<P> {
     waits_until: Option<Instant>,
     /// The first error of the unreachable API server, until every watch works again.
     away: Option<String>,
+    contact: state::Sender<Contact>,
     /// The reason why there are no addresses to write.
     lacking: state::Receiver<Option<Problem>>,
     /// The intended Services of Gateways.
@@ -680,6 +692,7 @@ impl<P: Publish> Follower<P> {
         };
         let mut away = self.watches.values().filter_map(away);
         self.away = away.next().map(|first| self.away.take().unwrap_or(first));
+        self.note_contact();
         let of_objects = self.store.problems().filter(|problem| match &problem.object {
             Some(object) => self.named.concerns(object),
             None => true,
@@ -720,6 +733,15 @@ impl<P: Publish> Follower<P> {
             };
             board.want(&self.named.ingresses, &self.output.problems(), conditions);
         }
+    }
+
+    fn note_contact(&self) {
+        let is_connected = self.away.is_none() && self.is_settled();
+        let mut of_endpoints =
+            self.watches.values().filter(|watch| watch.selection.kind == Kind::EndpointSlice);
+        let has_endpoints = of_endpoints.all(|watch| watch.is_settled && watch.fault.is_none());
+        self.contact
+            .send_modify(|contact| *contact = contact.next(is_connected, has_endpoints, SystemTime::now()));
     }
 
     /// The Gateways that wait for their own data planes, without those for which there are other reasons (`known`).

@@ -133,10 +133,11 @@ fn default_limit_of_a_cached_body_is_a_quarter_of_the_cache() {
 }
 
 #[test]
-fn services_that_a_split_or_mirror_names_become_upstreams() {
+fn services_that_a_split_a_mirror_or_error_pages_name_become_upstreams() {
     let split = "split: {weight: 90, backends: [{serviceRef: {name: other, port: 8080}, weight: 10, \
                  match: [{header: X-Canary, value: always}], exclude: [{cookie: stable}]}]}, \
-                 mirror: {serviceRef: {name: other, port: 8080}, percent: 5}";
+                 mirror: {serviceRef: {name: other, port: 8080}, percent: 5}, \
+                 errorPages: {serviceRef: {name: other, port: 8080}, codes: [404, 503], replacesEndpoints: false}";
     let (translation, problems) = translated(&[&[&shop(), OTHER, &policy(split)].concat()]);
     assert_problems(&problems, &[]);
     let key = UpstreamKey::new("default", "other", "web");
@@ -147,6 +148,7 @@ fn services_that_a_split_or_mirror_names_become_upstreams() {
             "exclude": [{"cookie": "stable"}],
         }]},
         "mirror": {"serviceRef": "default/other:web", "percent": 5},
+        "errorPages": {"serviceRef": "default/other:web", "codes": [404, 503], "replacesEndpoints": false},
     });
     assert_eq!(serde_json::to_value(&traffic.features).unwrap(), expected);
     assert_eq!(translation.config.upstreams[&key].endpoints.len(), 1);
@@ -156,7 +158,8 @@ fn services_that_a_split_or_mirror_names_become_upstreams() {
         &problems,
         &[
             "spec.split.backends[0].serviceRef.name: Service default/other does not exist; requests receive 503",
-            "spec.mirror.serviceRef.name: Service default/other does not exist",
+            "spec.mirror.serviceRef.name: Service default/other does not exist; mirrored requests are dropped",
+            "spec.errorPages.serviceRef.name: Service default/other does not exist; clients receive the original responses",
         ],
     );
     assert!(translation.config.upstreams.contains_key(&UpstreamKey::new("default", "other", "8080")));
@@ -171,9 +174,10 @@ fn services_that_a_split_or_mirror_names_become_upstreams() {
 }
 
 #[test]
-fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
+fn split_mirror_and_error_pages_do_not_bypass_the_security_policy_of_a_service() {
     let split = "split: {weight: 0, backends: [{serviceRef: {name: other, port: 8080}, weight: 10}]}, \
-                 mirror: {serviceRef: {name: other, port: 8080}}";
+                 mirror: {serviceRef: {name: other, port: 8080}}, \
+                 errorPages: {serviceRef: {name: other, port: 8080}, codes: [404]}";
     let guard = |targets: &str, spec: &str| {
         object("SecurityPolicy", "guard", &format!("targetRefs: [{targets}], {spec}"))
     };
@@ -184,15 +188,16 @@ fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
         (
             traffic.features.split.is_some(),
             !traffic.features.mirrors.is_empty(),
+            traffic.features.error_pages.as_ref().is_some_and(|pages| pages.replaces_endpoints),
             problems,
             policy_statuses(&translation),
         )
     };
     let keys = "authentication: {basic: {secretRef: {name: none}}}";
-    let (is_split, is_mirrored, problems, policy_statuses) = of(guard(other, keys));
-    assert!(!is_split && !is_mirrored);
+    let (is_split, is_mirrored, is_paged, problems, policy_statuses) = of(guard(other, keys));
+    assert!(!is_split && !is_mirrored && !is_paged);
     let told = "receives no requests of routes without SecurityPolicy default/guard";
-    for field in ["spec.split.backends[0]", "spec.mirror"] {
+    for field in ["spec.split.backends[0]", "spec.mirror", "spec.errorPages"] {
         let told = format!("TrafficPolicy default/t: {field}: {told}");
         assert!(problems.iter().any(|problem| problem.contains(&told)), "{problems:?}");
     }
@@ -200,10 +205,10 @@ fn split_and_mirror_do_not_bypass_the_security_policy_of_a_service() {
         policy_statuses.iter().any(|standing| standing.starts_with("t Ingress a: Invalid")),
         "{policy_statuses:?}"
     );
-    let (is_split, is_mirrored, ..) = of(guard(&format!("{A}, {other}"), keys));
-    assert!(is_split && is_mirrored, "one policy guards both");
-    let (is_split, is_mirrored, ..) = of(guard(other, "cors: {allowOrigins: [\"*\"]}"));
-    assert!(is_split && is_mirrored, "nobody is kept out");
+    let (is_split, is_mirrored, is_paged, ..) = of(guard(&format!("{A}, {other}"), keys));
+    assert!(is_split && is_mirrored && is_paged, "one policy guards both");
+    let (is_split, is_mirrored, is_paged, ..) = of(guard(other, "cors: {allowOrigins: [\"*\"]}"));
+    assert!(is_split && is_mirrored && is_paged, "nobody is kept out");
 }
 
 #[test]
@@ -221,6 +226,11 @@ fn invalid_traffic_field_has_no_effect_and_other_fields_apply() {
         ("retries: {attempts: 101}", "spec.retries.attempts: 101 is not between 0 and 100"),
         ("retries: {codes: [399]}", "spec.retries.codes[0]: 399 is not between 400 and 599"),
         ("retries: {codes: []}", "spec.retries.codes: is empty"),
+        (
+            "errorPages: {serviceRef: {name: other, port: 80}, codes: [200]}",
+            "spec.errorPages.codes[0]: 200 is not between 300 and 599",
+        ),
+        ("errorPages: {serviceRef: {name: other, port: 80}}", "spec.errorPages.codes: is missing"),
         ("retries: {budget: {percent: 101}}", "spec.retries.budget.percent: 101 is not between 0 and 100"),
         ("limits: {requestBody: 1m}", "spec.limits.requestBody: \"1m\" is not a size"),
         ("limits: {requestBody: 99999999999Gi}", "spec.limits.requestBody"),
