@@ -158,6 +158,12 @@ pub struct Timeouts {
     #[serde(serialize_with = "seconds")]
     #[cbor(n(14), with = "Time")]
     pub drain: Duration,
+    /// The age of a client connection after which the gateway lets the client make a new connection: HTTP/1 by `Connection: close`
+    /// in the next response, HTTP/2 by GOAWAY. Each connection has an age of its own, up to a tenth shorter or longer, so that
+    /// connections of one moment do not end in one moment. Tunnels stay. Default: no limit (Envoy `max_connection_duration`).
+    #[serde(serialize_with = "optional_seconds", skip_serializing_if = "Option::is_none")]
+    #[cbor(n(15), with = "Maybe::<Time>")]
+    pub connection_age: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -178,6 +184,7 @@ impl Default for Timeouts {
             tunnel_idle: Duration::from_secs(3600),
             udp_idle: Duration::from_secs(60),
             drain: Duration::from_secs(240),
+            connection_age: None,
         }
     }
 }
@@ -331,6 +338,10 @@ impl Default for Resilience {
             probe_interval_max: Duration::from_secs(5),
         }
     }
+}
+
+fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
 }
 
 fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

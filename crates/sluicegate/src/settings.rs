@@ -94,6 +94,11 @@ pub(crate) struct SettingsArgs {
     /// The time that an idle client connection may wait for its next request. [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_idle_timeout: Option<Duration>,
+    /// The age of a client connection after which the gateway ends it: with `Connection: close` in the next response, or with
+    /// GOAWAY in HTTP/2. Requests in flight are served. Clients then connect again, also to new pods. The age of each connection
+    /// is up to a tenth shorter or longer. Tunnels stay. 0s: no limit. [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
+    max_connection_age: Option<Duration>,
     /// The timeout between two writes to a client that does not read. [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_write_timeout: Option<Duration>,
@@ -275,6 +280,9 @@ impl SettingsArgs {
                 request_body_grace: self.request_body_grace.unwrap_or(timeouts.request_body_grace),
                 request_body_total: self.request_body_total_timeout.unwrap_or(timeouts.request_body_total),
                 client_idle: self.client_idle_timeout.unwrap_or(timeouts.client_idle),
+                connection_age: self
+                    .max_connection_age
+                    .map_or(timeouts.connection_age, |age| (!age.is_zero()).then_some(age)),
                 client_write: self.client_write_timeout.unwrap_or(timeouts.client_write),
                 connect: self.connect_timeout.unwrap_or(timeouts.connect),
                 response_head: self.response_timeout.unwrap_or(timeouts.response_head),
@@ -516,6 +524,11 @@ mod tests {
         assert_eq!(parsed("--min-request-body-rate", "0")?.limits.request_body_rate, 0);
         assert_eq!(parsed("--max-stalled-uploads-per-endpoint", "0")?.limits.stalled_uploads_per_endpoint, 0);
         assert_eq!(parsed("--request-body-total-timeout", "0s")?.timeouts.request_body_total, Duration::ZERO);
+        assert_eq!(parsed("--max-connection-age", "0s")?.timeouts.connection_age, None);
+        assert_eq!(
+            parsed("--max-connection-age", "1h")?.timeouts.connection_age,
+            Some(Duration::from_secs(3600))
+        );
         assert_eq!(parsed("--max-request-body", "1m")?.limits.request_body, Some(1 << 20));
         assert_eq!(parsed("--max-requests-per-connection", "0")?.limits.requests_per_connection, None);
         assert_eq!(parsed("--max-requests-per-connection", "1")?.limits.requests_per_connection, Some(1));

@@ -284,6 +284,7 @@ fn settings() -> Settings {
             tunnel_idle: millis(13),
             udp_idle: millis(14),
             drain: millis(15),
+            connection_age: Some(millis(16)),
         },
         limits: Limits {
             client_hello: 1,

@@ -524,7 +524,7 @@ pub(super) fn time() -> impl Strategy<Value = Duration> {
 }
 
 fn timeouts() -> impl Strategy<Value = Timeouts> {
-    vec(time(), 15).prop_map(|times| Timeouts {
+    (vec(time(), 15), option::of(time())).prop_map(|(times, connection_age)| Timeouts {
         tls_handshake: times[0],
         proxy_protocol: times[1],
         request_head: times[2],
@@ -540,6 +540,7 @@ fn timeouts() -> impl Strategy<Value = Timeouts> {
         drain: times[12],
         request_body_grace: times[13],
         request_body_total: times[14],
+        connection_age,
     })
 }
 

@@ -99,6 +99,7 @@ impl<'t> Trial<'t> {
             forwarding: forwarding_lines(shown, port, described.is_https).into(),
             identity: Box::default(),
             denied: None,
+            ends: None,
         };
         Self {
             served,

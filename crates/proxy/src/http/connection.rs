@@ -69,6 +69,8 @@ pub(crate) struct Origin {
     pub(crate) identity: Box<[u8]>,
     /// The reason why the requests of the client are denied, because of its certificate.
     pub(crate) denied: Option<ClientFault>,
+    /// The time at which the connection is so old that the client should make a new one.
+    pub(crate) ends: Option<Instant>,
 }
 
 impl Origin {
@@ -121,7 +123,8 @@ pub(crate) async fn serve(
         Protocol::Tcp | Protocol::Udp => return Box::pin(layer4::serve(worker, arrival, phase)).await,
     };
     let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
-    let origin = Rc::new(Origin::new(&stream, session, addresses, entrance));
+    let ends = worker.settings().timeouts.connection_age.map(end);
+    let origin = Rc::new(Origin { ends, ..Origin::new(&stream, session, addresses, entrance) });
     if is_http2 {
         return Box::pin(http2::serve(worker, stream, &[], origin, phase)).await;
     }
@@ -240,6 +243,7 @@ impl Origin {
             forwarding: forwarding.into(),
             identity: identity.lines.into(),
             denied: identity.denied,
+            ends: None,
         }
     }
 
@@ -247,6 +251,12 @@ impl Origin {
     pub(crate) fn scheme(&self) -> &'static str {
         scheme(self.is_tls)
     }
+}
+
+/// The end of a connection that begins now, for this age: up to a tenth earlier or later.
+fn end(age: Duration) -> Instant {
+    let spread = (age / 5).mul_f64(fastrand::f64());
+    after(Instant::now(), (age - age / 10).saturating_add(spread))
 }
 
 fn scheme(is_tls: bool) -> &'static str {
@@ -269,6 +279,14 @@ impl Client {
     pub(super) fn new(wire: Wire, origin: Rc<Origin>, settings: &Settings) -> Self {
         let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
         Self { wire, origin, deadline, served: 0, gone: false }
+    }
+
+    /// Whether the connection may serve another request of HTTP/1 after this one.
+    pub(super) fn may_continue(&self, worker: &Worker, settings: &Settings) -> bool {
+        let is_old = || self.origin.ends.is_some_and(|ends| Instant::now() >= ends);
+        !worker.is_stopping()
+            && settings.limits.requests_per_connection.is_none_or(|most| self.served < most)
+            && !is_old()
     }
 
     /// Whether the client speaks HTTP/2.

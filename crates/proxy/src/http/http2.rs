@@ -4,7 +4,7 @@
 //! of every version. Bodies stay unchanged.
 
 use std::cell::Cell;
-use std::future::{Future as _, poll_fn};
+use std::future::{Future as _, pending, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -19,7 +19,7 @@ use http::{HeaderValue, Method, Request, header};
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming, is_token};
 use sluicegate_model::Settings;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Client, Origin};
 use super::exchange;
@@ -62,10 +62,18 @@ pub(super) async fn serve(
     let mut stopping = pin!(worker.stopping());
     let mut served = 0_u64;
     let mut leaving = false;
+    let ends = origin.ends;
+    let mut aged = pin!(async move {
+        match ends {
+            Some(ends) => sleep_until(ends).await,
+            None => pending().await,
+        }
+    });
+    let mut is_old = false;
     loop {
         let settings = worker.settings();
         let most = settings.limits.requests_per_connection;
-        let is_over = worker.is_stopping() && served > 0 || most.is_some_and(|most| served >= most);
+        let is_over = is_old || worker.is_stopping() && served > 0 || most.is_some_and(|most| served >= most);
         if is_over && !leaving {
             // Requests in flight are served, and the client makes a new connection for later requests.
             connection.connection.graceful_shutdown();
@@ -100,6 +108,7 @@ pub(super) async fn serve(
                 Event::Over => return,
             },
             () = &mut stopping, if !worker.is_stopping() => {}
+            () = &mut aged, if !is_old => is_old = true,
         }
     }
 }

@@ -485,6 +485,7 @@ mod tests {
             forwarding: b"X-Forwarded-For: 192.0.2.7\r\n"[..].into(),
             identity: b"ssl-client-verify: NONE\r\n"[..].into(),
             denied: None,
+            ends: None,
         };
         let added = Added { origin: &origin, underscores: false, request_id: 1, nginx: None };
         let mut out = Vec::new();

@@ -203,7 +203,7 @@ impl Exchange<'_> {
         let keep_alive = head.keep_alive
             && head.version == Version::Http11
             && self.upload.is_complete()
-            && !self.worker.is_stopping();
+            && self.client.may_continue(self.worker, &self.snapshot.settings);
         let (response, date) = (&mut self.scratch.response, self.worker.date());
         let interim = response.len();
         if let Wire::Http2(stream) = &mut self.client.wire {

@@ -70,13 +70,7 @@ impl Exchange<'_> {
         let keep_alive = head.keep_alive
             && self.upload.is_complete()
             && (chunked || !unframed && (version == Version::Http11 || is_framed(reply_head)))
-            && !self.worker.is_stopping()
-            && self
-                .snapshot
-                .settings
-                .limits
-                .requests_per_connection
-                .is_none_or(|most| self.client.served < most);
+            && self.client.may_continue(self.worker, &self.snapshot.settings);
         let has_own = self.traffic().is_some_and(|policy| policy.compiled.hsts.is_some());
         let is_tls = self.client.origin.session.is_some();
         let hsts = self.snapshot.settings.tls.hsts.filter(|_| is_tls && !has_own);

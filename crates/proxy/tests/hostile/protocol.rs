@@ -211,6 +211,30 @@ async fn gateway_closes_a_pipelined_connection_at_the_limit_of_requests() -> Tes
 }
 
 #[tokio::test]
+async fn old_connection_ends_after_its_next_response_also_of_the_gateway_itself() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let aged = |settings: &mut sluicegate_model::Settings| {
+        settings.timeouts.connection_age = Some(Duration::from_millis(20));
+    };
+    let gateway = Gateway::builder().backends([&backend]).settings(aged).start().await?;
+    for request in [GET, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let mut client = gateway.connect().await?;
+        let mut responses = 0;
+        loop {
+            let response = client.request(request).await?;
+            assert_eq!(response.status, 200);
+            responses += 1;
+            match response.header("Connection") {
+                None => assert!(responses < 1_000_000, "the connection does not end"),
+                end => break assert_eq!(end, Some("close")),
+            }
+        }
+        client.expect_end().await?;
+    }
+    serves_on(&gateway).await
+}
+
+#[tokio::test]
 async fn response_delimited_by_close_is_chunked_for_an_http_1_1_client() -> TestResult {
     for version in ["HTTP/1.0", "HTTP/1.1"] {
         let reply = format!("{version} 200 OK\r\nX-A: b\r\n\r\nuntil the close");

@@ -222,6 +222,25 @@ async fn gateway_sends_goaway_at_shutdown_and_serves_requests_in_flight() -> Tes
 }
 
 #[tokio::test]
+async fn gateway_sends_goaway_on_old_connections_and_serves_requests_in_flight() -> TestResult {
+    let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(500))).await?;
+    let builder = Gateway::builder().backends([&backend]);
+    let aged = |settings: &mut sluicegate_model::Settings| {
+        settings.timeouts.connection_age = Some(Duration::from_millis(20))
+    };
+    let gateway = builder.settings(aged).start().await?;
+    let (_unused, unused_connection) = connect(&gateway).await?;
+    let (busy, busy_connection) = connect(&gateway).await?;
+    let under_way = tokio::spawn(async move { ask(&busy, get("/"), b"", &[]).await });
+    backend.wait_until(|backend| backend.requests() == 1).await?;
+    // The client that has made no request also receives GOAWAY.
+    unused_connection.await??;
+    assert_eq!(under_way.await??.head.status(), 200);
+    busy_connection.await??;
+    Ok(())
+}
+
+#[tokio::test]
 async fn gateway_announces_its_stream_limit_and_further_requests_wait() -> TestResult {
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(50))).await?;
     let builder = Gateway::builder().backends([&backend]);
