@@ -94,9 +94,10 @@ pub(crate) struct SettingsArgs {
     /// The time that an idle client connection may wait for its next request. [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_idle_timeout: Option<Duration>,
-    /// The age of a client connection after which the gateway ends it: with `Connection: close` in the next response, or with
-    /// GOAWAY in HTTP/2. Requests in flight are served. Clients then connect again, also to new pods. The age of each connection
-    /// is up to a tenth shorter or longer. Tunnels stay. 0s: no limit. [default: 0s]
+    /// The age of a client connection after which the gateway ends it. HTTP/1: the next response has `Connection: close`.
+    /// HTTP/2: the gateway sends GOAWAY. Requests in flight are served, without a limit. The clients connect again, perhaps to
+    /// another pod. The gateway varies the age of each connection by up to 10 %. TCP connections, WebSockets and other upgrades
+    /// are not ended. 0s: no limit. [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]
     max_connection_age: Option<Duration>,
     /// The timeout between two writes to a client that does not read. [default: 60s]

@@ -226,7 +226,7 @@ async fn gateway_sends_goaway_on_old_connections_and_serves_requests_in_flight()
     let backend = Backend::start(Behaviour::ok().delay(Duration::from_millis(500))).await?;
     let builder = Gateway::builder().backends([&backend]);
     let aged = |settings: &mut sluicegate_model::Settings| {
-        settings.timeouts.connection_age = Some(Duration::from_millis(20))
+        settings.timeouts.connection_age = Some(Duration::from_millis(20));
     };
     let gateway = builder.settings(aged).start().await?;
     let (_unused, unused_connection) = connect(&gateway).await?;
