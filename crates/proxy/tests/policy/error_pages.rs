@@ -207,7 +207,7 @@ async fn own_errors_have_the_id_of_the_request_and_responses_of_endpoints_have_n
     let backend = Backend::start(Behaviour::status(503)).await?;
     let mut builder = Gateway::builder().backends([&backend]);
     routes(builder.config_mut(), |rule| {
-        rule.matches.iter_mut().for_each(|of| of.method = Some("GET".into()))
+        rule.matches.iter_mut().for_each(|of| of.method = Some("GET".into()));
     });
     let gateway = builder.start().await?;
     for transport in [Transport::Http, Transport::Http2] {
