@@ -37,13 +37,17 @@ impl Catalogue for Shop {
             sunset: None,
             versioning: None,
             operations: 1,
-            environments: vec![Environment {
-                name: "production".to_owned(),
-                hosts: vec!["api.shop.test".to_owned()],
-                base_path: "/orders".to_owned(),
-                upstream: "shop/orders:http".to_owned(),
-                https: true,
-            }],
+            environments: ["production", "next"]
+                .map(|name| Environment {
+                    name: name.to_owned(),
+                    hosts: vec!["api.shop.test".to_owned()],
+                    base_path: "/orders".to_owned(),
+                    upstream: "shop/orders:http".to_owned(),
+                    https: true,
+                    has_own_document: name == "next",
+                    operations: 1,
+                })
+                .into(),
             origin: None,
             visible_to: Visibility::Hidden,
         }]
@@ -96,8 +100,8 @@ impl Catalogue for Shop {
         }]
     }
 
-    fn document(&self, _: &str, name: &str) -> Option<Value> {
-        (name == "orders").then(|| json!({"openapi": "3.1.0"}))
+    fn document(&self, _: &str, name: &str, environment: &str) -> Option<Value> {
+        (name == "orders").then(|| json!({"openapi": "3.1.0", "info": {"title": environment}}))
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -472,10 +476,17 @@ async fn explanation_comes_from_the_routing_table() {
 }
 
 #[tokio::test]
-async fn api_is_shown_with_its_document() {
+async fn api_is_shown_with_the_document_of_an_environment() {
     let site = open();
-    let api = ask(&site, "/api/api?namespace=shop&name=orders").await.json();
-    assert_eq!((&api["api"]["title"], &api["document"]["openapi"]), (&json!("Orders"), &json!("3.1.0")));
+    for (query, environment) in [("", "production"), ("&environment=next", "next")] {
+        let api = ask(&site, &format!("/api/api?namespace=shop&name=orders{query}")).await.json();
+        assert_eq!(api["api"]["title"], "Orders");
+        assert_eq!(
+            (&api["environment"], &api["document"]["info"]["title"]),
+            (&json!(environment), &json!(environment))
+        );
+    }
+    assert_eq!(ask(&site, "/api/api?namespace=shop&name=orders&environment=none").await.status, 404);
     assert_eq!(ask(&site, "/api/api?namespace=shop&name=none").await.status, 404);
 }
 

@@ -570,6 +570,40 @@ async fn version_decides_about_its_requests_also_at_paths_of_the_default_version
 }
 
 #[tokio::test]
+async fn unknown_version_has_no_lifecycle_of_the_default_version() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let dates = "deprecation: \"2026-01-01T00:00:00Z\", successor: \"https://next.test/\"";
+    let ended = "state: Deprecated, deprecation: \"2026-01-01T00:00:00Z\", sunset: \"2026-02-01T00:00:00Z\"";
+    for (place, lines, query) in [("Header", "Api-Version: 9\r\n", ""), ("Query", "", "?api-version=9")] {
+        for (state, of_default) in [
+            (format!("state: Deprecated, sunset: \"2037-01-01T00:00:00Z\", {dates}"), 200),
+            (ended.to_owned(), 410),
+            (format!("state: Retired, {dates}"), 410),
+            (format!("state: Blocked, {dates}"), 503),
+        ] {
+            let site = Site::of([&backend])?;
+            let of = format!(
+                "  version: \"1\"\n  versioning: {{in: {place}, isDefault: true}}\n  lifecycle: {{{state}}}\n"
+            );
+            site.save("ingress.yaml", &api(&of, ""))?;
+            let mut gateway = site.serve(&["--workers=1"]).await?;
+            let response = ask(&site, "GET", "/v1/pets", "").await?;
+            assert_eq!((response.status, response.header("deprecation").is_some()), (of_default, true));
+            for (method, target) in [("GET", "/v1/pets"), ("PATCH", "/v1/pets"), ("GET", "/v1/missing")] {
+                let response = ask(&site, method, &format!("{target}{query}"), lines).await?;
+                assert_eq!(response.status, 404, "{place} {state} {method} {target}");
+                assert!(response.text().contains("no such version"), "{}", response.text());
+                for name in ["deprecation", "sunset", "link"] {
+                    assert_eq!(response.header(name), None, "{place} {state} {method} {target}");
+                }
+            }
+            gateway.stop(LIMIT).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn needed_subscriptions_without_authentication_are_reported() -> TestResult {
     let site = Site::of([])?;
     site.save("ingress.yaml", &api("  subscriptions: Required\n", ""))?;

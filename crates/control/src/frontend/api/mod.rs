@@ -241,6 +241,9 @@ impl Rules<'_, '_, '_> {
             (_, Some(_)) => None,
         };
         let mut rules = Vec::new();
+        // The lifecycle of the default version says nothing about unknown versions.
+        let unknown = self.owned(response(404, "Not Found", "The API has no such version.", None));
+        self.add(&mut rules, choice.unknown(&below(&base)), None, &unknown, &other);
         let (Some(document), None) = (document, &refused) else {
             let own = self.own(refused.unwrap_or_default());
             self.add(&mut rules, choice.of(&below(&base)), None, &own, &other);
@@ -263,7 +266,6 @@ impl Rules<'_, '_, '_> {
         for operation in &document.operations {
             paths.entry(operation.shape()).or_default().push(operation);
         }
-        let unknown = self.own(response(404, "Not Found", "The API has no such version.", None));
         let shapes: HashSet<String> = paths.keys().cloned().collect();
         for operations in paths.into_values() {
             let Some(path) = operations.first().and_then(|first| self.path(&base, &first.path)) else {
@@ -384,7 +386,12 @@ impl Rules<'_, '_, '_> {
     /// The parts of rules with these features, and the features of the lifecycle.
     fn own(&self, features: Features) -> Arc<Own> {
         let Features { template_headers, returns, .. } = self.lifecycle.clone();
-        let features = Arc::new(Features { template_headers, returns, ..features });
+        self.owned(Features { template_headers, returns, ..features })
+    }
+
+    /// The parts of rules with these features.
+    fn owned(&self, features: Features) -> Arc<Own> {
+        let features = Arc::new(features);
         Arc::new(Own { class: self.at.id(), features, security: None, rate_limits: None, https: https() })
     }
 
