@@ -37,10 +37,10 @@ impl Catalogue for Shop {
             sunset: None,
             versioning: None,
             operations: 1,
-            environments: ["production", "next"]
-                .map(|name| Environment {
+            environments: [("production", "api.shop.test"), ("next", "*.next.test")]
+                .map(|(name, host)| Environment {
                     name: name.to_owned(),
-                    hosts: vec!["api.shop.test".to_owned()],
+                    hosts: vec![host.to_owned()],
                     base_path: "/orders".to_owned(),
                     upstream: "shop/orders:http".to_owned(),
                     https: true,
@@ -291,7 +291,7 @@ async fn every_response_has_the_headers_that_protect_a_page() {
 #[tokio::test]
 async fn page_of_an_api_may_connect_to_its_hosts_alone() {
     let site = open();
-    let connect = "connect-src 'self' http://api.shop.test:* https://api.shop.test:*;";
+    let connect = "connect-src 'self' http://api.shop.test:* https://api.shop.test:* http://*.next.test:* https://*.next.test:*;";
     assert!(ask(&site, "/apis/shop/orders").await.header("content-security-policy").contains(connect));
     let other = ask(&site, "/apis/shop/other").await;
     assert!(other.header("content-security-policy").contains("connect-src 'self';"));

@@ -445,6 +445,15 @@ async fn document_of_a_url_is_fetched_and_its_last_valid_version_stays() -> Test
     let site = Site::of([&backend])?;
     let document = |server: &Backend| format!("url: http://{}/openapi.yaml", server.addr());
     site.save("ingress.yaml", &api_of(&document(&server), "", ""))?;
+    let policy = "
+apiVersion: sluicegate.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {name: misspelt}
+spec:
+  targetRefs: [{group: sluicegate.dev, kind: Api, name: pets, sectionName: misspelt}]
+  timeouts: {request: 1s}
+";
+    site.save("policy.yaml", policy)?;
     let cache = site.path().join(".documents").to_string_lossy().into_owned();
     let host = server.ip().to_string();
     let options = ["--api-document-host", &host, "--api-document-interval", "1s", "--api-document-cache"];
@@ -463,6 +472,8 @@ async fn document_of_a_url_is_fetched_and_its_last_valid_version_stays() -> Test
     server.set(published(&DOCUMENT.replace("/pets/mine", "/pets/ours")));
     until("/v1/pets/ours/x", 404).await?;
     until("/v1/pets/ours", 200).await?;
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(problems.contains("has no operation or set \\\"misspelt\\\""), "{problems}");
     for fault in ["openapi: 3.1.0\npaths: {/cats: {get: 7}}\n", "a: ["] {
         server.set(published(fault));
         let fetched = server.requests();

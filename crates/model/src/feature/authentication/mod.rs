@@ -166,7 +166,7 @@ pub struct ApiKey {
 #[cbor(map)]
 pub struct Basic {
     /// The Secret with the users, in the policy's namespace. Its value has lines as htpasswd writes them, with hashes
-    /// of bcrypt ($2a$, $2b$, $2y$), {SHA} or $apr1$. Default of key: auth, as in ingress-nginx.
+    /// of bcrypt ($2a$, $2b$, $2y$), {SHA} or $apr1$. Default of secretRef.key: auth, as in ingress-nginx.
     #[n(0)]
     pub secret_ref: FromSecret<Passwords>,
     /// The realm that browsers show to their users. 1 to 128 characters of ASCII without " and \. Default: restricted.
