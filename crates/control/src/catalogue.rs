@@ -344,11 +344,7 @@ fn apis(store: &Store, documents: &Documents) -> Vec<PublishedApi> {
     published
 }
 
-fn environment(
-    written: &Environment,
-    base: String,
-    contract: Option<Arc<Contract>>,
-) -> PublishedEnvironment {
+fn environment(written: &Environment, base: String, contract: Option<Arc<Contract>>) -> PublishedEnvironment {
     PublishedEnvironment {
         name: written.name.clone(),
         hosts: written.hosts.iter().map(|host| host.to_string().into()).collect(),

@@ -180,9 +180,16 @@ mod tests {
         assert!(!notes.iter().any(|note| note.contains("\"readers\"") || note.contains("\"production\"")));
         let path = |id: &str| {
             let operation = format!("{{operationId: {id}, responses: {{\"200\": {{description: Ok}}}}}}");
-            format!("{{inline: '{{openapi: 3.1.0, info: {{title: A, version: \"1\"}}, paths: {{/pets: {{get: {operation}}}}}}}'}}")
+            format!(
+                "{{inline: '{{openapi: 3.1.0, info: {{title: A, version: \"1\"}}, paths: {{/pets: {{get: {operation}}}}}}}'}}"
+            )
         };
-        assert_eq!(Verdict::of(&loaded(&path("listPets"))).errors, 0, "{:#?}", loaded(&path("listPets")).problems);
+        assert_eq!(
+            Verdict::of(&loaded(&path("listPets"))).errors,
+            0,
+            "{:#?}",
+            loaded(&path("listPets")).problems
+        );
         assert_eq!(Verdict::of(&loaded(&path("listCats"))).errors, 2);
     }
 

@@ -187,7 +187,10 @@ fn other_classes_in_words(classes: &BTreeMap<String, usize>) -> Option<String> {
     };
     let names: Vec<String> = classes.iter().map(name).collect();
     (!names.is_empty()).then(|| {
-        format!("Ingresses of other classes are left out: {}. Name a class with --ingress-class", names.join(", "))
+        format!(
+            "Ingresses of other classes are left out: {}. Name a class with --ingress-class",
+            names.join(", ")
+        )
     })
 }
 
@@ -251,7 +254,8 @@ mod tests {
                        rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]}}\n";
         std::fs::write(dir.path().join("a.yaml"), ingress).unwrap();
         let (sent, left_out) = requests(&[]);
-        let expected = "Ingresses of other classes are left out: nginx-next (1). Name a class with --ingress-class";
+        let expected =
+            "Ingresses of other classes are left out: nginx-next (1). Name a class with --ingress-class";
         assert_eq!((sent, left_out.as_deref()), (0, Some(expected)));
         assert_eq!(requests(&["--ingress-class", "nginx-next"]), (3, None));
         // The controller of the class does not matter.

@@ -491,8 +491,10 @@ impl Listener {
         let (Some(port), Ok(protocol), Ok(hostname), true) = (port, protocol, hostname, is_named) else {
             let is_known = raw.protocol.as_deref().is_some_and(|name| PROTOCOLS.contains(&name));
             let reason = if is_known { "UnsupportedValue" } else { "UnsupportedProtocol" };
-            let message =
-                findings.0.get(first).map(|finding| format!("{}: {}", finding.field, finding.in_words(false)));
+            let message = findings
+                .0
+                .get(first)
+                .map(|finding| format!("{}: {}", finding.field, finding.in_words(false)));
             return Err(Fault::new(reason, message.unwrap_or_default()));
         };
         let mut unresolved = None;

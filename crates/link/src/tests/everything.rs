@@ -7,8 +7,8 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::contract::{
-    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, ResponseContract,
-    StatusRange,
+    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, PartContract,
+    ResponseContract, StatusRange,
 };
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
 use sluicegate_model::feature::compression::Levels;
@@ -84,6 +84,7 @@ fn contract() -> ApiContract {
         schema,
         examples,
         fields: Vec::new(),
+        parts: vec![PartContract { name: "photo".into(), media_types: vec!["image/*".to_owned()] }],
     };
     let places =
         [ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];

@@ -122,7 +122,9 @@ impl Value {
                 }
             },
             Self::Name(set) => match syntax::dns_name_fault(value) {
-                Some(fault) if value.parse::<IpAddr>().is_err() => return Err(format!("{value:?} {fault}").into()),
+                Some(fault) if value.parse::<IpAddr>().is_err() => {
+                    return Err(format!("{value:?} {fault}").into());
+                }
                 _ => set(settings, value.into()),
             },
             Self::Codings(set) => {
@@ -267,8 +269,18 @@ mod tests {
     fn error_for_an_annotation_value_of_another_gateway_names_the_valid_values() {
         for (kind, name, value, message) in [
             (Kind::Service, "load-balance", "ewma", "\"ewma\" is called ResponseTime: write ResponseTime"),
-            (Kind::Service, "load-balance", "round_robin", "\"round_robin\" is called RoundRobin: write RoundRobin"),
-            (Kind::Service, "load-balance", "least_request", "\"least_request\" is called LeastRequest: write LeastRequest"),
+            (
+                Kind::Service,
+                "load-balance",
+                "round_robin",
+                "\"round_robin\" is called RoundRobin: write RoundRobin",
+            ),
+            (
+                Kind::Service,
+                "load-balance",
+                "least_request",
+                "\"least_request\" is called LeastRequest: write LeastRequest",
+            ),
             (
                 Kind::Ingress,
                 "auth-tls-verify-client",
