@@ -160,7 +160,7 @@ mod tests {
                 "b.yaml:2: _transform differs from the value in a.yaml:1",
             ),
             ([SERVICES, "services: []\n"], "b.yaml:1: _format_version is missing"),
-            ([SERVICES, "_format_version: \"3.0\"\na: [\n"], "b.yaml:3: the text is not valid YAML"),
+            ([SERVICES, "_format_version: \"3.0\"\na: [\n"], "b.yaml:2: the text is not valid YAML"),
             (
                 [SERVICES, "_format_version: \"3.0\"\na: ${{ env \"DECK_NONE\" }}\n"],
                 "b.yaml:2: the environment",

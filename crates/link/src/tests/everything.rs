@@ -11,6 +11,7 @@ use sluicegate_model::contract::{
     ResponseContract, StatusRange,
 };
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
+use sluicegate_model::feature::authentication::{Combination, Credential, Need};
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::feature::cors::NginxCors;
 use sluicegate_model::feature::endpoint_form::NginxForwarding;
@@ -774,6 +775,19 @@ fn introspection() -> Introspection {
     }
 }
 
+fn combinations() -> Vec<Combination> {
+    let place = Credential::Query(valid(json!("key")));
+    let needs = vec![
+        Need::ApiKey(Some(place)),
+        Need::Password,
+        Need::Token,
+        Need::TokenOrSession,
+        Need::ClientCertificate,
+        Need::Service,
+    ];
+    vec![Combination { needs, scopes: vec![valid(json!("read write"))] }]
+}
+
 fn security() -> Security {
     let cors = json!({
         "allowOrigins": ["*", "https://a.example", "https://*.example.com"], "allowMethods": ["PUT"],
@@ -800,6 +814,7 @@ fn security() -> Security {
         oidc: Some(Arc::new(oidc())),
         introspection: Some(Arc::new(introspection())),
         required_scopes: valid(json!(["read", "admin write"])),
+        combinations: combinations(),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],

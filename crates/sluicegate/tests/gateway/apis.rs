@@ -3,8 +3,9 @@
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client, Response};
 use sluicegate_testkit::provider::{self, CLIENT, Provider};
+use sluicegate_testkit::tls::{Authority, ClientOptions, ExtendedKeyUsagePurpose};
 
-use crate::support::{LIMIT, Site};
+use crate::support::{LIMIT, Site, free_address};
 
 type TestResult = anyhow::Result<()>;
 
@@ -37,6 +38,7 @@ security: [{key: []}]
 components:
   securitySchemes:
     key: {type: apiKey, in: header, name: X-Key}
+    second: {type: apiKey, in: query, name: second}
     oauth: {type: oauth2}
     certificate: {type: mutualTLS}
 paths:
@@ -47,6 +49,8 @@ paths:
   /optional: {get: {security: [{}, {key: []}]}}
   /both: {get: {security: [{key: [], oauth: []}]}}
   /certificate: {get: {security: [{certificate: []}]}}
+  /trusted: {get: {security: [{certificate: [], key: []}, {key: [], oauth: [read]}]}}
+  /pair: {get: {security: [{key: [], second: []}]}}
 ";
 
 /// An Api with the document, and further lines of the specification.
@@ -423,7 +427,15 @@ stringData: {{key: a-long-key-of-alice}}
         ("/both", key, 401),
         ("/both", reader, 401),
         ("/both", &both, 200),
-        ("/certificate", &both, 503),
+        ("/certificate", &both, 403),
+        ("/trusted", none, 401),
+        ("/trusted", key, 401),
+        ("/trusted", &format!("{key}{writer}"), 200),
+        ("/trusted", &format!("{key}Authorization: Bearer nobody\r\n"), 403),
+        ("/pair", key, 401),
+        ("/pair?second=a-long-key-of-alice", none, 401),
+        ("/pair?second=wrong", key, 401),
+        ("/pair?second=a-long-key-of-alice", key, 200),
         ("/none", none, 401),
         ("/none", key, 401),
     ] {
@@ -433,8 +445,63 @@ stringData: {{key: a-long-key-of-alice}}
     let challenge = Some("Bearer error=\"insufficient_scope\", scope=\"read write\"");
     assert_eq!(refused.header("www-authenticate"), challenge);
     let problems = client::get(site.admin, "localhost", "/config").await?.text();
-    assert!(problems.contains("is of the type mutualTLS, which is not supported"), "{problems}");
     assert!(!problems.contains("needs spec.authentication"), "{problems}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn operation_requires_a_client_certificate_of_the_host() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    let (authority, clients) = (Authority::new(), Authority::named("Clients"));
+    let document = format!("inline: |{}", SECURED.replace('\n', "\n      "));
+    // The CA certificates of the clients are those of an Ingress of the host. A second host has none.
+    let more = "    tls: {secretName: edge}
+  - name: other
+    hosts: [other.test]
+    backend: {service: web, port: http}
+    tls: {secretName: edge}
+  documentSecurity: Enforce
+";
+    site.save("api.yaml", &api_of(&document, more, ""))?;
+    let pem = clients.pem().replace('\n', "\\n");
+    site.save(
+        "ingress.yaml",
+        &format!(
+            "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: clients
+  annotations: {{sluicegate.dev/auth-tls-secret: clients, sluicegate.dev/auth-tls-verify-client: optional}}
+spec:
+  ingressClassName: sluicegate
+  tls: [{{hosts: [pets.test], secretName: edge}}]
+  rules:
+  - host: pets.test
+    http: {{paths: [{{path: /ingress, pathType: Exact, backend: {{service: {{name: web, port: {{name: http}}}}}}}}]}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: clients}}
+stringData: {{ca.crt: \"{pem}\"}}
+"
+        ),
+    )?;
+    site.save("edge.yaml", &authority.issue(&["pets.test", "other.test"]).secret("edge"))?;
+    let https = free_address()?;
+    let _gateway = site.serve(&["--workers=1", "--listen-https", &https.to_string()]).await?;
+    let ask = async |options: &ClientOptions, name: &str, host: &str| {
+        let mut client = Client::connect_tls(https, options, name).await?;
+        let response = client.request(format!("GET /certificate HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
+        anyhow::Ok(response.status)
+    };
+    let alice = clients.issue_for(&["alice"], ExtendedKeyUsagePurpose::ClientAuth);
+    let known = authority.client().identity(&alice);
+    assert_eq!(ask(&known, "pets.test", "pets.test").await?, 200);
+    assert_eq!(ask(&authority.client(), "pets.test", "pets.test").await?, 403);
+    // The certificate is valid for its host alone.
+    assert_eq!(ask(&known, "other.test", "other.test").await?, 403);
+    assert_ne!(ask(&known, "pets.test", "other.test").await?, 200);
     Ok(())
 }
 
