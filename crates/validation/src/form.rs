@@ -62,16 +62,37 @@ impl Form {
 
     /// The names and the texts of the parts. In the text of a file, a replacement character stands for bytes that are not UTF-8.
     fn parts(&self, content_type: &[u8], body: &[u8]) -> Result<Vec<(String, String)>, FormFault> {
-        read_parts(content_type, body, &|name, content_type| {
-            let contract = self.parts.iter().find(|part| *part.name == *name);
-            let is_named = contract.is_some() || self.shape.property(name).is_some();
-            let detail = contract.and_then(|contract| foreign_type(contract, content_type)).or_else(|| {
-                content_type.is_some_and(has_foreign_text).then(|| "has another charset than UTF-8".into())
-            });
-            // Other names are data of the client.
-            let field = is_named.then(|| name.to_owned());
-            detail.map_or(Ok(()), |detail| Err(FormFault { field, detail }))
-        })
+        let content_type = String::from_utf8_lossy(content_type);
+        let boundary = multer::parse_boundary(&content_type)
+            .map_err(|_| fault("is no form: Content-Type has no boundary"))?;
+        let all = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::copy_from_slice(body))]);
+        let read = async {
+            let (mut form, mut parts) = (Multipart::new(all, boundary), Vec::new());
+            while let Some(part) = form.next_field().await.map_err(|_| fault("is no multipart/form-data"))? {
+                let name = part.name().ok_or_else(|| fault("has a part without a name"))?.to_owned();
+                self.check_part(&name, part.headers().get("content-type").map(|value| value.as_bytes()))?;
+                let content = part.bytes().await.map_err(|_| fault("is no multipart/form-data"))?;
+                if parts.len() >= FIELDS_MAX {
+                    return Err(fault("has too many fields"));
+                }
+                parts.push((name, String::from_utf8_lossy(&content).into_owned()));
+            }
+            Ok(parts)
+        };
+        // The whole body is there, so that nothing waits.
+        read.now_or_never().unwrap_or_else(|| Err(fault("is no multipart/form-data")))
+    }
+
+    /// Checks the `Content-Type` of a part.
+    fn check_part(&self, name: &str, content_type: Option<&[u8]>) -> Result<(), FormFault> {
+        let contract = self.parts.iter().find(|part| *part.name == *name);
+        let detail = contract.and_then(|contract| foreign_type(contract, content_type)).or_else(|| {
+            content_type.is_some_and(has_foreign_text).then(|| "has another charset than UTF-8".into())
+        });
+        // Other names are data of the client.
+        let is_named = contract.is_some() || self.shape.property(name).is_some();
+        let field = is_named.then(|| name.to_owned());
+        detail.map_or(Ok(()), |detail| Err(FormFault { field, detail }))
     }
 }
 
@@ -90,33 +111,6 @@ fn foreign_type(contract: &PartContract, content_type: Option<&[u8]>) -> Option<
 fn has_foreign_text(content_type: &[u8]) -> bool {
     essence(content_type).is_some_and(|media_type| media_type.starts_with("text/") || is_json(&media_type))
         && names_foreign_charset(content_type)
-}
-
-/// The names and the texts of the parts. `check` receives the name and `Content-Type` of each part.
-fn read_parts(
-    content_type: &[u8],
-    body: &[u8],
-    check: &dyn Fn(&str, Option<&[u8]>) -> Result<(), FormFault>,
-) -> Result<Vec<(String, String)>, FormFault> {
-    let content_type = String::from_utf8_lossy(content_type);
-    let boundary = multer::parse_boundary(&content_type)
-        .map_err(|_| fault("is no form: Content-Type has no boundary"))?;
-    let all = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::copy_from_slice(body))]);
-    let read = async {
-        let (mut form, mut parts) = (Multipart::new(all, boundary), Vec::new());
-        while let Some(part) = form.next_field().await.map_err(|_| fault("is no multipart/form-data"))? {
-            let name = part.name().ok_or_else(|| fault("has a part without a name"))?.to_owned();
-            check(&name, part.headers().get("content-type").map(|value| value.as_bytes()))?;
-            let content = part.bytes().await.map_err(|_| fault("is no multipart/form-data"))?;
-            if parts.len() >= FIELDS_MAX {
-                return Err(fault("has too many fields"));
-            }
-            parts.push((name, String::from_utf8_lossy(&content).into_owned()));
-        }
-        Ok(parts)
-    };
-    // The whole body is there, so that nothing waits.
-    read.now_or_never().unwrap_or_else(|| Err(fault("is no multipart/form-data")))
 }
 
 fn objects(pairs: &Pairs<'_>, fields: &[Parameter], shape: &Shape) -> Result<[Value; 2], FormFault> {

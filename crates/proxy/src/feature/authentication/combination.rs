@@ -178,9 +178,8 @@ impl Authentication {
             }
             Need::ClientCertificate => Err(Denial::NoCertificate.into()),
             Need::ApiKey(number, place) => {
-                let places = match self.methods.get(*number) {
-                    Some(Method::ApiKey { places, .. }) => places,
-                    _ => return Err(Denial::NoCredentials.into()),
+                let Some(Method::ApiKey { places, .. }) = self.methods.get(*number) else {
+                    return Err(Denial::NoCredentials.into());
                 };
                 let places = places.iter().enumerate().skip(*place).take(1);
                 Ok(by(*number, self.identify_by_key(places, of.request.head, of.consumers)?))
