@@ -97,6 +97,11 @@ components:
           customer_of: {oneOf: [{type: "null"}, {type: object, properties: {name: {type: string}}}]}
 """
 
+PARCELS = """openapi: 3.1.0
+info: {{title: Parcels, version: "{0}"}}
+paths: {{/parcels: {{get: {{operationId: {1}, summary: Version {0}}}}}}}
+"""
+
 # These texts are secret: no document of the dashboard may have them.
 SECRETS = ["key-of-the-mobile-app-7d1f", "ab" * 32, "cd" * 32, "token-of-ada-0123456789"]
 
@@ -176,6 +181,10 @@ def shop(port: int, scratch: Path) -> str:
         named("Api", "shop", "orders", {"owner": "Team Checkout", "catalogue": {"visibleTo": {"groups": ["partners", "staff"]}}, "document": {"inline": textwrap.dedent(DOCUMENT)}, "environments": [
               {"name": "production", "hosts": ["api.shop.example"], "backend": {"service": "orders", "port": "http"}, "tls": {"secretName": "api-tls"}},
               {"name": "staging", "hosts": ["api.staging.shop.example", "localhost"], "basePath": "/orders", "backend": {"service": "orders-next", "port": "http"}}]}),
+        # An environment with a document of its own.
+        named("Api", "shop", "parcels", {"catalogue": {"visibleTo": {"groups": ["partners"]}}, "document": {"inline": PARCELS.format("1", "listParcels")}, "environments": [
+              {"name": "production", "hosts": ["parcels.shop.example"], "backend": {"service": "orders", "port": "http"}},
+              {"name": "next", "hosts": ["parcels.next.shop.example"], "backend": {"service": "orders-next", "port": "http"}, "document": {"inline": PARCELS.format("2", "findParcels")}}]}),
         named("Api", "shop", "stock", {"title": "Stock", "version": "1", "owner": "Team Warehouse", "catalogue": {"visibleTo": {"public": True}}, "lifecycle": {"state": "Deprecated", "deprecation": "2026-03-01T00:00:00Z", "sunset": "2027-06-30T00:00:00Z"},
               "document": {"inline": "openapi: 3.0.3\ninfo: {title: Stock, version: '1'}\npaths: {'/stock/{article}': {get: {operationId: getStock, summary: Reads the stock of an article, parameters: [{name: article, in: path, required: true, schema: {type: string}}], responses: {'200': {description: The stock.}}}}}\n"},
               "environments": [{"name": "production", "hosts": ["stock.shop.example"], "backend": {"service": "web", "port": "http"}}]}),

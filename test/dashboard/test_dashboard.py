@@ -23,6 +23,7 @@ PAGES = {
     "/policies": "document.querySelector('[role=gridcell]') !== null",
     "/apis": "document.body.innerText.includes('Orders')",
     "/apis/shop/orders": "document.querySelectorAll('details.operation').length === 5",
+    "/apis/shop/parcels": "document.querySelectorAll('nav.segmented a').length === 2 && document.querySelector('.tryit') !== null",
     "/plans": "document.body.innerText.includes('50 requests in 1s')",
     "/subscriptions": "document.body.innerText.includes('partner-orders')",
     "/keys": "document.body.innerText.includes('Revoked')",
@@ -61,6 +62,19 @@ class InBrowser(unittest.TestCase):
     def check_errors(self) -> None:
         self.assertEqual(self.window.errors(), [])
 
+    def check_environments(self, origin: str) -> None:
+        """The page of an API shows the document of the chosen environment, and "Try it" has the hosts of this document."""
+        self.window.open(f"{origin}/apis/shop/parcels", "document.querySelector('.tryit') !== null")
+        for version, host, other in (("1", "parcels.shop.example", "next"), ("2", "parcels.next.shop.example", "production")):
+            self.window.wait(f"document.querySelector('.tryit') !== null && document.body.innerText.includes('Version {version}')")
+            self.assertEqual(self.window.value("document.querySelector('.tryit input').value"), f"http://{host}")
+            self.assertEqual(self.window.value("document.querySelectorAll('.tryit select').length"), 0)
+            self.assertEqual(self.window.findings(), [])
+            self.check_errors()
+            self.window.value(f"[...document.querySelectorAll('nav.segmented a')].find((link) => link.innerText === '{other}').click()")
+        # An environment that does not exist.
+        self.window.open(f"{origin}/apis/shop/parcels?environment=none", "document.body.innerText.includes('has no environment')")
+
     def press(self, key: str, code: int) -> None:
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
@@ -81,7 +95,7 @@ class Pages(InBrowser):
                 for path, ready in PAGES.items():
                     with self.subTest(path=path, scheme=scheme, size=name):
                         self.open(path, ready)
-                        if path.startswith("/apis/"):
+                        if path == "/apis/shop/orders":
                             self.window.value("document.querySelectorAll('details.operation')[1].open = true")
                             self.window.wait("document.querySelector('.tryit') !== null && document.querySelector('.schema') !== null")
                         self.assertEqual(self.window.findings(), [])
@@ -189,6 +203,10 @@ class Pages(InBrowser):
         self.window.value(fill.format(f"http://shop.example:{self.site.http}", "A: b"))
         self.window.wait("document.querySelector('.tryit').innerText.includes('only to the hosts of this API')")
 
+    def test_each_environment_has_its_own_document_and_its_own_requests(self) -> None:
+        self.window.resize(WIDE)
+        self.check_environments(self.site.origin)
+
     def test_change_of_a_route_is_marked(self) -> None:
         web = self.site.manifests / "more.yaml"
         web.write_text(estate.dumped(estate.ingress("shop", "news", "news.shop.example", [("/", "web")])))
@@ -273,7 +291,7 @@ class Large(InBrowser):
         return {each["name"]: each["value"] for each in self.window.call("Performance.getMetrics")["metrics"] if each["name"] in names}
 
     def test_documents_are_bounded(self) -> None:
-        self.assertEqual(self.site.api("apis")["total"], APIS + 2)
+        self.assertEqual(self.site.api("apis")["total"], APIS + 3)
         self.assertGreater(self.site.api("routes")["total"], ROUTES)
         for name in ("routes", "apis", "upstreams", "overview", "policies", "consumers", "certificates", "problems"):
             query = "" if name == "overview" else "?limit=500"

@@ -125,7 +125,7 @@ class Login(InBrowser):
         self.assertEqual(self.status("'/api/routes'"), 401)
 
     def test_users_of_the_portal_see_the_apis_of_their_groups(self) -> None:
-        for name, apis, keys in (("paula", ["orders", "stock"], 1), ("otto", ["stock"], 0)):
+        for name, apis, keys in (("paula", ["orders", "parcels", "stock"], 1), ("otto", ["stock"], 0)):
             with self.subTest(name=name):
                 self.window.call("Network.clearBrowserCookies")
                 self.begin(self.site.portal_origin + "/login")

@@ -20,9 +20,10 @@ PUBLIC = {
 }
 
 OWN = {
-    "/": "document.querySelectorAll('.cards .card').length === 2",
+    "/": "document.querySelectorAll('.cards .card').length === 3",
     "/apis/shop/orders": "document.querySelectorAll('details.operation').length === 5 && document.body.innerText.includes('Gold')",
     "/apis/shop/stock": "document.querySelectorAll('details.operation').length === 1",
+    "/apis/shop/parcels": "document.querySelectorAll('nav.segmented a').length === 2 && document.querySelector('.tryit') !== null",
     "/subscriptions": "document.querySelector('meter') !== null",
     "/keys": "document.body.innerText.includes('second')",
     "/usage": "document.querySelector('main h1') !== null && document.querySelector('select') !== null",
@@ -73,6 +74,10 @@ class Portal(InBrowser):
     def test_every_page_of_a_user_has_no_error_and_no_serious_finding(self) -> None:
         self.log_in(PAULA)
         self.check_pages(OWN)
+
+    def test_each_environment_has_its_own_document_and_its_own_requests(self) -> None:
+        self.log_in(PAULA)
+        self.check_environments(self.site.portal_origin)
 
     def test_first_paint_is_fast(self) -> None:
         self.log_in(PAULA)

@@ -176,20 +176,38 @@ pub struct PublishedEnvironment {
     pub upstream: Box<str>,
     /// Whether the environment names a certificate.
     pub has_certificate: bool,
+    /// Whether the environment has a document of its own, in place of the document of the API.
+    pub has_own_document: bool,
+    contract: Option<Arc<Contract>>,
 }
 
 impl PublishedApi {
+    /// The number of operations in the document of the API.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        operations(self.contract.as_ref())
+    }
+
+    /// The document of an environment as JSON, or the document of the API if there is no such environment. `None` if there is no
+    /// readable document. Each call reads the document again.
+    #[must_use]
+    pub fn document(&self, environment: &str) -> Option<serde_json::Value> {
+        let environment = self.environments.iter().find(|of| *of.name == *environment);
+        let contract = environment.map_or(&self.contract, |of| &of.contract).as_ref()?;
+        read_openapi(&contract.text.unpack()?).ok()
+    }
+}
+
+impl PublishedEnvironment {
     /// The number of operations.
     #[must_use]
     pub fn operations(&self) -> usize {
-        self.contract.as_ref().map_or(0, |contract| contract.document.operations.len())
+        operations(self.contract.as_ref())
     }
+}
 
-    /// The document as JSON; `None` if there is no readable document. Each call reads the document again.
-    #[must_use]
-    pub fn document(&self) -> Option<serde_json::Value> {
-        read_openapi(&self.contract.as_ref()?.text.unpack()?).ok()
-    }
+fn operations(contract: Option<&Arc<Contract>>) -> usize {
+    contract.map_or(0, |contract| contract.document.operations.len())
 }
 
 /// Lists the objects that a store serves. `standings` are the states of these objects.
@@ -300,13 +318,19 @@ fn apis(store: &Store, documents: &Documents) -> Vec<PublishedApi> {
                 .environments
                 .iter()
                 .map(|written| {
-                    let of = api.document_of(written).1.and_then(|of| of.find(store, documents).contract());
-                    let server = of.as_ref().and_then(|contract| contract.document.servers.first());
+                    let contract = match &written.document {
+                        Some(own) => own.as_ref().and_then(|of| of.find(store, documents).contract()),
+                        None => contract.clone(),
+                    };
+                    let document = contract.as_ref().map(|contract| &contract.document);
+                    let server = document.and_then(|document| document.servers.first());
                     let base = written.base_path.as_deref().or(server.map(|server| &*server.path));
                     let base = base.unwrap_or_default();
                     let in_path = api.versioning.as_ref().is_some_and(|of| of.place == VersionPlace::Path);
-                    let base = if in_path { format!("{base}/{version}") } else { base.to_owned() };
-                    environment(written, base)
+                    let version = text(&api.version, document.map(|document| &document.version));
+                    let version = version.filter(|_| in_path).map(|version| format!("/{version}"));
+                    let base = format!("{base}{}", version.unwrap_or_default());
+                    environment(written, base, contract)
                 })
                 .collect(),
             version,
@@ -320,7 +344,7 @@ fn apis(store: &Store, documents: &Documents) -> Vec<PublishedApi> {
     published
 }
 
-fn environment(written: &Environment, base: String) -> PublishedEnvironment {
+fn environment(written: &Environment, base: String, contract: Option<Arc<Contract>>) -> PublishedEnvironment {
     PublishedEnvironment {
         name: written.name.clone(),
         hosts: written.hosts.iter().map(|host| host.to_string().into()).collect(),
@@ -330,6 +354,8 @@ fn environment(written: &Environment, base: String) -> PublishedEnvironment {
             .as_ref()
             .map_or_else(|| "mock".into(), |upstream| upstream.to_string().into()),
         has_certificate: written.certificate.is_some(),
+        has_own_document: written.document.is_some(),
+        contract,
     }
 }
 
@@ -390,6 +416,15 @@ spec:
       paths: {/pets: {get: {summary: Lists pets}}}
   environments:
   - {name: production, hosts: [api.test], backend: {service: pets, port: http}}
+  - name: next
+    hosts: [next.test]
+    backend: {service: pets, port: http}
+    document:
+      inline: |
+        openapi: 3.1.0
+        info: {title: Pets, version: "3"}
+        servers: [{url: https://api.test/next}]
+        paths: {/pets: {get: {}}, /owners: {get: {summary: Lists owners}}}
 "#;
 
     #[test]
@@ -402,7 +437,19 @@ spec:
         assert_eq!((api.state, api.operations()), ("Published", 1));
         assert_eq!(&*api.environments[0].base_path, "/base/2");
         assert_eq!(api.origin.as_ref().map(ToString::to_string).as_deref(), Some("shop.yaml:2"));
-        let document = api.document().expect("a document");
+        let document = api.document("production").expect("a document");
         assert_eq!(document["paths"]["/pets"]["get"]["summary"], "Lists pets");
+    }
+
+    #[test]
+    fn environment_has_the_facts_of_its_own_document() {
+        let mut store = Store::default();
+        store.set_file(Path::new("shop.yaml"), API);
+        let apis = apis(&store, &Documents::default());
+        let [production, next] = &apis[0].environments[..] else { panic!("{apis:?}") };
+        assert_eq!((production.has_own_document, production.operations()), (false, 1));
+        assert_eq!((next.has_own_document, next.operations(), &*next.base_path), (true, 2, "/next/3"));
+        let document = apis[0].document("next").expect("a document");
+        assert_eq!(document["paths"]["/owners"]["get"]["summary"], "Lists owners");
     }
 }

@@ -81,8 +81,8 @@ pub use manifest::{read_yaml, write_yaml};
 pub use merge::policy::standing::{Reason, Standing, TargetName};
 pub use migrate::cluster::{ReadError, read_ingresses};
 pub use migrate::{
-    AnnotationReport, AnnotationTotal, IngressReport, MigrationReport, Verdict, ingress_targets,
-    migration_report,
+    AnnotationReport, AnnotationTotal, IngressReport, IngressTargets, MigrationReport, Verdict,
+    ingress_targets, migration_report,
 };
 pub use object::annotation::page::annotations;
 pub use object::api::contract::{ApiDocument, api_object};

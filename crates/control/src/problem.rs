@@ -1,5 +1,6 @@
 //! Problems of objects, and the places where the objects were written.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
 use std::path::Path;
@@ -184,7 +185,25 @@ impl fmt::Display for Problem {
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
     pub(crate) field: String,
+    /// The error and the remedy.
     pub(crate) message: String,
+    /// What the gateway does instead, if no older version of the object stays in service. Empty: nothing to add.
+    otherwise: Cow<'static, str>,
+}
+
+/// The ending of the message of an error in a version that is not in service, because an older version is.
+const KEPT: &str = " (the last valid version stays in service)";
+
+impl Finding {
+    /// The message, and what the gateway does. `is_kept`: an older version of the object stays in service.
+    pub(crate) fn in_words(&self, is_kept: bool) -> String {
+        let Self { message, otherwise, .. } = self;
+        match (self.severity == Severity::Error && is_kept, &**otherwise) {
+            (true, _) => format!("{message}{KEPT}"),
+            (false, "") => message.clone(),
+            (false, otherwise) => format!("{message}; {otherwise}"),
+        }
+    }
 }
 
 /// The findings of the check of an object.
@@ -193,15 +212,25 @@ pub(crate) struct Findings(pub(crate) Vec<Finding>);
 
 impl Findings {
     pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.add(Severity::Error, field.into(), message.into());
+        self.error_or(field, message, "");
+    }
+
+    /// An error, and what the gateway does if no older version of the object stays in service.
+    pub(crate) fn error_or(
+        &mut self,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        otherwise: impl Into<Cow<'static, str>>,
+    ) {
+        self.add(Severity::Error, field.into(), message.into(), otherwise.into());
     }
 
     pub(crate) fn warning(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.add(Severity::Warning, field.into(), message.into());
+        self.add(Severity::Warning, field.into(), message.into(), "".into());
     }
 
-    fn add(&mut self, severity: Severity, field: String, message: String) {
-        self.0.push(Finding { severity, field, message });
+    fn add(&mut self, severity: Severity, field: String, message: String, otherwise: Cow<'static, str>) {
+        self.0.push(Finding { severity, field, message, otherwise });
     }
 
     /// Whether a finding is an error: the gateway does not do all that the object asks for.

@@ -9,8 +9,8 @@ pub trait Catalogue: Send + Sync {
     /// The APIs, in the order of their names.
     fn apis(&self) -> Vec<Api>;
 
-    /// The OpenAPI document of an API, as JSON.
-    fn document(&self, namespace: &str, name: &str) -> Option<serde_json::Value>;
+    /// The OpenAPI document of an environment of an API, as JSON. Without such an environment, the document of the API.
+    fn document(&self, namespace: &str, name: &str, environment: &str) -> Option<serde_json::Value>;
 
     /// The plans, in the order of their names.
     fn plans(&self) -> Vec<Plan>;
@@ -46,7 +46,7 @@ pub struct Api {
     pub sunset: Option<i64>,
     /// The place of the version in requests, in words.
     pub versioning: Option<String>,
-    /// The number of operations.
+    /// The number of operations in the document of the API.
     pub operations: usize,
     /// The environments.
     pub environments: Vec<Environment>,
@@ -181,6 +181,10 @@ pub struct Environment {
     pub upstream: String,
     /// Whether the environment names a certificate.
     pub https: bool,
+    /// Whether the environment has a document of its own, in place of the document of the API.
+    pub has_own_document: bool,
+    /// The number of operations.
+    pub operations: usize,
 }
 
 /// A problem of an object or a file.

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex};
 
 use form_urlencoded::parse;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluicegate_admin::explain;
 
 use crate::list::Wanted;
-use crate::{Api, Dashboard};
+use crate::{Api, Catalogue, Dashboard};
 use routes::Known;
 
 /// The documents of one dashboard.
@@ -95,15 +95,32 @@ impl Data {
         routes::forget(&self.routes);
     }
 
-    /// An API with its document.
+    /// An API with the document of an environment.
     fn api(&self, query: &str) -> Result<Vec<u8>, Absent> {
         let (namespace, name) = (parameter(query, "namespace"), parameter(query, "name"));
         let apis = self.dashboard.catalogue.apis();
         let api = apis.into_iter().find(|api| api.namespace == namespace && api.name == name);
         let api = api.ok_or_else(|| Absent::Object(format!("There is no Api {namespace}/{name}.")))?;
-        let document = self.dashboard.catalogue.document(&namespace, &name).unwrap_or(Value::Null);
-        bytes(&json!({"api": api, "document": document}))
+        with_document(&*self.dashboard.catalogue, &api, &api, query)
     }
+}
+
+/// An API as a visitor sees it, with the document of the environment that a query names. Without a name, the first environment.
+pub(crate) fn with_document(
+    catalogue: &dyn Catalogue,
+    api: &Api,
+    shown: &impl Serialize,
+    query: &str,
+) -> Result<Vec<u8>, Absent> {
+    let wanted = parameter(query, "environment");
+    let environment = api.environments.iter().find(|of| wanted.is_empty() || of.name == wanted);
+    if environment.is_none() && !wanted.is_empty() {
+        let Api { namespace, name, .. } = api;
+        return Err(Absent::Object(format!("The Api {namespace}/{name} has no environment {wanted:?}.")));
+    }
+    let environment = environment.map(|of| &*of.name);
+    let document = catalogue.document(&api.namespace, &api.name, environment.unwrap_or_default());
+    bytes(&json!({"api": shown, "environment": environment, "document": document}))
 }
 
 /// The value of a parameter; empty without the parameter.

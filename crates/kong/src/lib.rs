@@ -1,6 +1,6 @@
 //! Kong's declarative files (`_format_version` 1.1, 2.1 and 3.0), with no I/O.
 //!
-//! Input: the text of a file, and a function that returns the values of environment variables. Output: the [`File`] with
+//! Input: the text of a file or of several files, and a function that returns the values of environment variables. Output: the [`File`] with
 //! its entities, and a [`Note`] for each part of the file that has no place in the entities. Each entity and each note has
 //! the line of the file.
 //!
@@ -25,5 +25,5 @@ pub mod note;
 pub mod path;
 pub mod router;
 
-pub use file::File;
+pub use file::{File, Source};
 pub use note::{Note, Severity};

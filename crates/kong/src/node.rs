@@ -17,7 +17,9 @@ const NODES_MAX: usize = 4_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ReadError {
-    /// The line, from 1.
+    /// The number of the file, from 0.
+    pub file: usize,
+    /// The line in the file, from 1.
     pub line: u32,
     /// The fault and the remedy, without a value of the file.
     pub message: String,
@@ -25,7 +27,7 @@ pub struct ReadError {
 
 impl ReadError {
     pub(crate) fn new(line: u32, message: impl Into<String>) -> Self {
-        Self { line, message: message.into() }
+        Self { file: 0, line, message: message.into() }
     }
 }
 
@@ -136,14 +138,15 @@ impl Node {
 /// The keys that a mapping has twice, each with its line. As in Kong, the last value applies.
 pub(crate) type Repeated = Vec<(u32, Arc<str>)>;
 
-/// Reads a text of one document. Returns its root and the repeated keys.
-pub(crate) fn read(filled: &Filled) -> Result<(Node, Repeated), ReadError> {
+/// Reads a text of one document. Returns its root and the repeated keys. Lines are counted from `before` on, and lines of errors
+/// from the beginning of the text.
+pub(crate) fn read(filled: &Filled, before: u32) -> Result<(Node, Repeated), ReadError> {
     let parser = Parser::new_from_str(&filled.text);
-    let mut reader =
-        Reader { parser, filled, anchors: HashMap::new(), nodes: 0, line: 1, repeated: Vec::new() };
+    let (anchors, repeated) = (HashMap::new(), Vec::new());
+    let mut reader = Reader { parser, filled, before, anchors, nodes: 0, line: 1, repeated };
     let root = match reader.next()? {
         Some(event) => reader.node(event, 0)?,
-        None => Node { line: 1, value: Value::Null },
+        None => Node { line: before.saturating_add(1), value: Value::Null },
     };
     match reader.next()? {
         Some(_) => {
@@ -156,10 +159,12 @@ pub(crate) fn read(filled: &Filled) -> Result<(Node, Repeated), ReadError> {
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     filled: &'t Filled,
+    /// The number of lines before the text.
+    before: u32,
     /// The nodes of anchors, each with the number of its values.
     anchors: HashMap<usize, (Node, usize)>,
     nodes: usize,
-    /// The line of the last event.
+    /// The line of the last event in the text.
     line: u32,
     repeated: Repeated,
 }
@@ -232,7 +237,7 @@ impl<'t> Reader<'t> {
             }
             _ => return Err(ReadError::new(line, "a value is missing")),
         };
-        let node = Node { line, value };
+        let node = Node { line: line.saturating_add(self.before), value };
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), self.nodes - before));
         }
@@ -268,10 +273,10 @@ impl<'t> Reader<'t> {
                 }
                 continue;
             }
-            let node = Node { line, ..value };
+            let node = Node { line: line.saturating_add(self.before), ..value };
             match entries.iter_mut().find(|(known, _)| **known == *key) {
                 Some((known, first)) => {
-                    self.repeated.push((line, known.clone()));
+                    self.repeated.push((node.line, known.clone()));
                     *first = node;
                 }
                 None => entries.push(((*key).into(), node)),
@@ -279,7 +284,10 @@ impl<'t> Reader<'t> {
         }
         for other in merged {
             let Some(others) = other.map() else {
-                return Err(ReadError::new(other.line, "'<<' takes a mapping, or a list of mappings"));
+                return Err(ReadError::new(
+                    other.line.saturating_sub(self.before),
+                    "'<<' takes a mapping, or a list of mappings",
+                ));
             };
             for (key, value) in others {
                 if !entries.iter().any(|(known, _)| known == key) {
@@ -297,12 +305,12 @@ mod tests {
     use crate::environment;
 
     fn of(text: &str) -> Result<Node, ReadError> {
-        read(&environment::fill(text, &|_| None).unwrap()).map(|(root, _)| root)
+        read(&environment::fill(text, &|_| None).unwrap(), 0).map(|(root, _)| root)
     }
 
     #[test]
     fn last_value_of_a_key_applies_and_the_repeat_is_told() {
-        let (root, repeated) = read(&environment::fill("a: 1\nb: 2\na: 3\n", &|_| None).unwrap()).unwrap();
+        let (root, repeated) = read(&environment::fill("a: 1\nb: 2\na: 3\n", &|_| None).unwrap(), 0).unwrap();
         assert_eq!(root.get("a").unwrap().number(), Some(3.0));
         assert_eq!(repeated, [(3, "a".into())]);
     }

@@ -158,6 +158,21 @@ pub struct MediaContract {
     /// they have.
     #[n(3)]
     pub fields: Vec<Parameter>,
+    /// The parts of `multipart/form-data` with media types of their own.
+    #[cbor(n(4), default, skip_if = "Vec::is_empty")]
+    pub parts: Vec<PartContract>,
+}
+
+/// The media types of a part of `multipart/form-data` (OpenAPI 3.1, "Encoding Object", `contentType`).
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct PartContract {
+    /// The name of the part.
+    #[cbor(n(0), with = "Text")]
+    pub name: Box<str>,
+    /// The media types in lower case and without parameters, such as `text/plain` or `image/*`.
+    #[n(1)]
+    pub media_types: Vec<String>,
 }
 
 /// An example.

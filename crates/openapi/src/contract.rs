@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use sluicegate_model::contract::{
     ApiContract, Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle,
-    ResponseContract, StatusRange,
+    PartContract, ResponseContract, StatusRange,
 };
 use sluicegate_validation::{SchemaFault, is_form, is_multipart};
 
@@ -157,7 +157,8 @@ impl<'v> Reader<'v> {
             let schema = of.get("schema").filter(|_| is_read);
             let schema = schema.map(|schema| self.converter.number(schema, direction, &of_schema));
             let fields = if is_form(&media_type) { fields(of, &media_type) } else { Vec::new() };
-            media.push(MediaContract { media_type, schema, examples: self.examples(of), fields });
+            let parts = if is_multipart(&media_type) { parts(of) } else { Vec::new() };
+            media.push(MediaContract { media_type, schema, examples: self.examples(of), fields, parts });
         }
         media
     }
@@ -277,6 +278,18 @@ fn fields(of: &Value, media_type: &str) -> Vec<Parameter> {
         });
     }
     fields
+}
+
+/// The parts of `multipart/form-data` that name their media types.
+fn parts(of: &Value) -> Vec<PartContract> {
+    let written = of.get("encoding").and_then(Value::as_object).into_iter().flatten();
+    let parts = written.filter_map(|(name, encoding)| {
+        let text = encoding.get("contentType").and_then(Value::as_str)?;
+        let types = text.split(',').map(|text| String::from(media_type(text)));
+        let media_types: Vec<String> = types.filter(|of| !of.is_empty()).collect();
+        (!media_types.is_empty()).then(|| PartContract { name: name.as_str().into(), media_types })
+    });
+    parts.collect()
 }
 
 /// The style that a parameter, a header or a field names.
@@ -408,6 +421,25 @@ mod tests {
             document.contract(&[Parts { requests: true, ..Parts::default() }]).operations[0].responses,
             []
         );
+    }
+
+    #[test]
+    fn parts_of_a_form_have_the_media_types_of_their_encoding() {
+        let form = json!({"schema": {}, "encoding": {
+            "photo": {"contentType": "Image/PNG, image/*"}, "note": {"style": "form"}, "data": {"contentType": ""},
+        }});
+        let document = Document::read(&json!({
+            "openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": {"/a": {"post": {
+                "requestBody": {"content": {"multipart/form-data": form, "application/x-www-form-urlencoded": form}},
+            }}},
+        }));
+        let bodies = &document.operations[0].contract.bodies;
+        let parts = |media_type: &str| {
+            let body = bodies.iter().find(|body| *body.media_type == *media_type).unwrap();
+            body.parts.iter().map(|part| (&*part.name, part.media_types.join(" "))).collect::<Vec<_>>()
+        };
+        assert_eq!(parts("multipart/form-data"), [("photo", "image/png image/*".to_owned())]);
+        assert_eq!(parts("application/x-www-form-urlencoded"), []);
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub enum SecurityScheme {
     OAuth2,
     /// A token or a login of OpenID Connect.
     OpenIdConnect,
-    /// Another way, such as `mutualTLS`.
+    /// A client certificate.
+    MutualTls,
+    /// Another way, such as `http` with the scheme `digest`.
     Other(Box<str>),
 }
 
@@ -111,6 +113,7 @@ impl SecurityScheme {
             }),
             "oauth2" => Ok(Self::OAuth2),
             "openIdConnect" => Ok(Self::OpenIdConnect),
+            "mutualTLS" => Ok(Self::MutualTls),
             "" => {
                 Err(("type", "is missing: write apiKey, http, oauth2, openIdConnect or mutualTLS".to_owned()))
             }
@@ -189,7 +192,7 @@ mod tests {
             ("digest", SecurityScheme::Other("http digest".into())),
             ("oauth", SecurityScheme::OAuth2),
             ("login", SecurityScheme::OpenIdConnect),
-            ("certificate", SecurityScheme::Other("mutualTLS".into())),
+            ("certificate", SecurityScheme::MutualTls),
         ] {
             assert_eq!(read.security_schemes.get(name), Some(&scheme), "{name}");
         }

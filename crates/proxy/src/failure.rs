@@ -468,6 +468,9 @@ pub enum Denial {
     /// The request has no credentials.
     #[error("there are no credentials")]
     NoCredentials,
+    /// The client has no valid certificate.
+    #[error("there is no valid client certificate")]
+    NoCertificate,
     /// The request has two credentials of one kind.
     #[error("there are two credentials of one kind")]
     AmbiguousCredentials,
@@ -577,7 +580,7 @@ pub enum Denial {
 
 impl Denial {
     /// The number of kinds.
-    pub const COUNT: usize = 40 + sluicegate_jwt::Fault::ALL.len();
+    pub const COUNT: usize = 41 + sluicegate_jwt::Fault::ALL.len();
 
     /// Every kind, by [`index`](Self::index).
     #[must_use]
@@ -624,6 +627,7 @@ impl Denial {
             Self::TokenInactive,
             Self::IntrospectionUnavailable,
             Self::Scope,
+            Self::NoCertificate,
         ];
         let tokens = sluicegate_jwt::Fault::ALL.map(Self::Token);
         for (place, denial) in all.iter_mut().zip(rest.into_iter().chain(tokens)) {
@@ -676,7 +680,8 @@ impl Denial {
             Self::TokenInactive => 37,
             Self::IntrospectionUnavailable => 38,
             Self::Scope => 39,
-            Self::Token(fault) => 40 + fault as usize,
+            Self::NoCertificate => 40,
+            Self::Token(fault) => 41 + fault as usize,
         }
     }
 
@@ -690,6 +695,7 @@ impl Denial {
             Self::AmbiguousPath => "ambiguous_path",
             Self::Origin => "origin",
             Self::NoCredentials => "no_credentials",
+            Self::NoCertificate => "no_certificate",
             Self::AmbiguousCredentials => "ambiguous_credentials",
             Self::Key => "unknown_key",
             Self::KeyExpired => "expired_key",
@@ -731,7 +737,7 @@ impl Denial {
     /// Whether the caller has no credentials at all, so that the denial is about their lack.
     #[must_use]
     pub(crate) fn is_for_lack_of_credentials(self) -> bool {
-        matches!(self, Self::NoCredentials | Self::Login | Self::NoSession)
+        matches!(self, Self::NoCredentials | Self::NoCertificate | Self::Login | Self::NoSession)
     }
 
     /// What the user of a browser can do about a login that failed.
@@ -772,6 +778,8 @@ impl Denial {
             | Self::Origin
             | Self::Forbidden
             | Self::Scope
+            // No challenge of HTTP asks for a certificate, and a response with 401 needs a challenge (RFC 9110, 15.5.2).
+            | Self::NoCertificate
             | Self::CheckForbidden
             | Self::LoginDenied
             | Self::NoSubscription

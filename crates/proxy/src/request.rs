@@ -23,6 +23,8 @@ pub(crate) struct ClientView {
     /// Whether the peer's forwarding headers are trusted.
     pub(crate) is_trusted: bool,
     pub(crate) is_http2: bool,
+    /// Whether the client has a certificate that the policy for client certificates of its host or listener accepts.
+    pub(crate) has_certificate: bool,
 }
 
 /// A request, as features see it.

@@ -51,11 +51,11 @@ pub(crate) struct ImportArgs {
     /// The path before the paths of the document. [default: the path of the first server of the document, or /]
     #[arg(long, value_name = "PATH")]
     base_path: Option<String>,
-    /// The Service that serves the operations.
+    /// The Service that serves the operations. [default: none, and the gateway responds with the examples of the document]
     #[arg(long, value_name = "NAME")]
-    service: String,
+    service: Option<String>,
     /// The name or the number of a port of the Service.
-    #[arg(long, value_name = "PORT", default_value = "http")]
+    #[arg(long, value_name = "PORT", default_value = "http", value_parser = service_port)]
     port: String,
 }
 
@@ -70,7 +70,10 @@ fn lint(args: &LintArgs) -> anyhow::Result<ExitCode> {
     let document = ApiDocument::read(&read(&args.document)?);
     let is_valid = report(&args.document, &document, say);
     let operations = document.operations();
-    say(&summary(operations, document.title(), document.version()));
+    // Without a title, the text may be anything.
+    if is_valid || !document.title().is_empty() {
+        say(&summary(operations, document.title(), document.version()));
+    }
     let is_strictly_valid = document.faults().next().is_none();
     Ok(exit(if args.strict { is_strictly_valid } else { is_valid }))
 }
@@ -94,21 +97,34 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     for host in &hosts {
         host::parse(host).map_err(anyhow::Error::msg).context("cannot use a host")?;
     }
-    let names = [("--name", &name), ("--environment", &args.environment), ("--service", &args.service)];
-    for (option, name) in names {
+    let service = args.service.iter().map(|service| ("--service", service));
+    for (option, name) in [("--name", &name), ("--environment", &args.environment)].into_iter().chain(service)
+    {
         if let Some(fault) = dns_name_fault(name) {
             anyhow::bail!("{option}: {name:?} {fault}");
         }
     }
-    let mut environment = serde_json::json!({
-        "name": args.environment, "hosts": hosts, "backend": {"service": args.service, "port": args.port},
-    });
+    let mut environment = serde_json::json!({"name": args.environment, "hosts": hosts});
+    if let Some(service) = &args.service {
+        environment["backend"] = serde_json::json!({"service": service, "port": args.port});
+    }
     if let Some(base_path) = &args.base_path {
         environment["basePath"] = base_path.as_str().into();
     }
     let object = api_object(&name, args.namespace.as_deref(), &text, &environment);
     say(write_yaml(&object).trim_end());
     Ok(exit(is_valid))
+}
+
+/// A port of a Service: a name, or a number from 1 to 65535.
+fn service_port(text: &str) -> Result<String, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<u16>() {
+        Ok(1..) => Ok(text.to_owned()),
+        _ if is_number => Err("is not from 1 to 65535".to_owned()),
+        _ if text.is_empty() => Err("is empty: write a name or a number".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 /// Prints the faults. Returns whether there are no errors.
@@ -151,7 +167,14 @@ fn name_of(title: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{name_of, summary};
+    use super::{name_of, service_port, summary};
+
+    #[test]
+    fn port_of_a_service_is_a_name_or_a_number() {
+        for (text, is_valid) in [("http", true), ("80", true), ("0", false), ("99999", false), ("", false)] {
+            assert_eq!(service_port(text).is_ok(), is_valid, "{text}");
+        }
+    }
 
     #[test]
     fn summary_has_the_number_of_operations() {

@@ -356,6 +356,7 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let Verified { entries, first, last, hash } = verified;
     crate::say(&match entries {
         0 => "The audit trail has no entry.".to_owned(),
+        1 => format!("1 entry, {last}, is complete and unchanged.\nanchor: {last}:{hash}"),
         _ => format!(
             "{entries} entries, {first} to {last}, are complete and unchanged.\nanchor: {last}:{hash}"
         ),

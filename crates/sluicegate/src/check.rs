@@ -146,6 +146,53 @@ mod tests {
         )
     }
 
+    #[test]
+    fn operation_of_a_document_that_check_does_not_read_is_a_note() {
+        let policy = |kind: &str, section: &str, spec: &str| {
+            format!(
+                "---\napiVersion: sluicegate.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: {}-{}}}\nspec:\n  targetRefs: \
+                 [{{group: sluicegate.dev, kind: Api, name: pets, sectionName: {section}}}]\n  {spec}\n",
+                section.to_lowercase(),
+                kind.to_lowercase()
+            )
+        };
+        let policies = ["listPets", "readers", "production"].map(|section| {
+            policy("SecurityPolicy", section, "ipAccess: {allow: [10.0.0.0/8]}")
+                + &policy("TrafficPolicy", section, "timeouts: {request: 1s}")
+        });
+        let api = |document: &str| {
+            format!(
+                "---\napiVersion: sluicegate.dev/v1alpha1\nkind: Api\nmetadata: {{name: pets}}\nspec:\n  version: \"1\"\n  \
+                 document: {document}\n  operationSets: [{{name: readers, methods: [GET]}}]\n  environments: \
+                 [{{name: production, hosts: [a.test], basePath: /v1}}]\n"
+            )
+        };
+        let loaded = |document: &str| {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("a.yaml"), policies.concat() + &api(document)).unwrap();
+            load_once(dir.path(), &TranslateOptions::default())
+        };
+        let at_url = loaded("{url: \"https://a.test/openapi.yaml\"}");
+        assert_eq!(Verdict::of(&at_url).errors, 0, "{:#?}", at_url.problems);
+        let notes: Vec<String> = at_url.problems.iter().map(ToString::to_string).collect();
+        let unchecked = notes.iter().filter(|note| note.contains("\"listPets\", which is not checked"));
+        assert_eq!(unchecked.count(), 2, "{notes:#?}");
+        assert!(!notes.iter().any(|note| note.contains("\"readers\"") || note.contains("\"production\"")));
+        let path = |id: &str| {
+            let operation = format!("{{operationId: {id}, responses: {{\"200\": {{description: Ok}}}}}}");
+            format!(
+                "{{inline: '{{openapi: 3.1.0, info: {{title: A, version: \"1\"}}, paths: {{/pets: {{get: {operation}}}}}}}'}}"
+            )
+        };
+        assert_eq!(
+            Verdict::of(&loaded(&path("listPets"))).errors,
+            0,
+            "{:#?}",
+            loaded(&path("listPets")).problems
+        );
+        assert_eq!(Verdict::of(&loaded(&path("listCats"))).errors, 2);
+    }
+
     fn check(path: &Path, options: &[&str]) -> ExitCode {
         let line = ["sluicegate", "check"].into_iter().chain(path.to_str()).chain(options.iter().copied());
         let Command::Check(args) = Cli::parse_from(line).command else { unreachable!("it is check") };

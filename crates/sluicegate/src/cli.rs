@@ -221,12 +221,14 @@ impl ClassArgs {
         self.ingress_nginx_compatibility.then(|| self.dialect())
     }
 
+    /// The class of --ingress-class in place of the class nginx.
+    pub(crate) fn named_class(&self) -> Option<&str> {
+        Some(&*self.ingress_class).filter(|class| *class != "sluicegate")
+    }
+
     /// The dialect of ingress-nginx.
     pub(crate) fn dialect(&self) -> IngressNginx {
-        let class = match &*self.ingress_class {
-            "sluicegate" => IngressNginx::default().ingress_class,
-            named => named.to_owned(),
-        };
+        let class = self.named_class().map_or(IngressNginx::default().ingress_class, str::to_owned);
         let prefix = self.annotations_prefix.trim_end_matches('/').to_owned();
         let mut dialect = IngressNginx::new(prefix, self.controller_class.clone(), class);
         dialect.default_backend.clone_from(&self.default_backend_service);

@@ -16,7 +16,7 @@ use sluicegate_control::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Example: sluicegate convert kong.yaml --strict > objects.yaml\n\n\
+Examples:\n  sluicegate convert kong.yaml --strict > objects.yaml\n  sluicegate convert services.yaml consumers.yaml > objects.yaml\n\n\
 Variables such as ${{ env \"DECK_KEY\" }} have their values from the environment. A part of the file that restricts access and \
 is not converted closes its routes: they respond with 503."
 )]
@@ -41,9 +41,11 @@ policies in the input. If an Ingress and an HTTPRoute serve the same host at the
 
 #[derive(Debug, Args)]
 pub(crate) struct KongArgs {
-    /// The declarative file of Kong (_format_version 1.1, 2.1 or 3.0), or - for standard input. Standard error has a line
-    /// for each thing that is not converted.
-    file: Option<PathBuf>,
+    /// The declarative file of Kong (_format_version 1.1, 2.1 or 3.0), or - for standard input. Several files, and all files of a
+    /// directory with its sub-folders, are one configuration, as in decK. Standard error has a line for each thing that is
+    /// not converted.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Exit with 1 if a thing is not converted. The objects are printed all the same.
     #[arg(long)]
     strict: bool,
@@ -71,6 +73,27 @@ pub(crate) struct IngressArgs {
     gateway: ObjectName,
     #[command(flatten)]
     class: ClassArgs,
+}
+
+impl KongArgs {
+    /// The files with their paths.
+    fn read(&self) -> anyhow::Result<Vec<(PathBuf, String)>> {
+        let mut files = Vec::new();
+        for path in &self.files {
+            match standard_input(path)? {
+                Some(text) => files.push(text),
+                None if path.is_dir() => {
+                    files.extend(read_manifests(path).context("cannot read the files of Kong")?);
+                }
+                None => {
+                    let text = std::fs::read_to_string(path);
+                    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+                    files.push((path.clone(), text));
+                }
+            }
+        }
+        Ok(files)
+    }
 }
 
 pub(crate) fn run(args: &Convert) -> anyhow::Result<()> {
@@ -113,20 +136,18 @@ fn ingress(args: &IngressArgs) -> anyhow::Result<()> {
 }
 
 fn kong(args: &KongArgs) -> anyhow::Result<()> {
-    let path =
-        args.file.as_deref().context("no file: name a declarative file of Kong, or use convert ingress")?;
-    let (path, text) = match standard_input(path)? {
-        Some(text) => text,
-        None => {
-            let text = std::fs::read_to_string(path);
-            (path.to_owned(), text.with_context(|| format!("cannot read {}", path.display()))?)
-        }
-    };
+    let files = args.read()?;
     anyhow::ensure!(
-        is_kong(&text),
-        "{} has no _format_version: name a declarative file of Kong, or use convert ingress",
-        path.display()
+        !files.is_empty(),
+        "no file: name declarative files of Kong or a directory with such files, or use convert ingress"
     );
+    for (path, text) in &files {
+        anyhow::ensure!(
+            is_kong(text),
+            "{} has no _format_version: name declarative files of Kong, or use convert ingress",
+            path.display()
+        );
+    }
     let options = KongOptions {
         gateway: args.gateway.clone().unwrap_or(KongOptions::default().gateway),
         gateway_class: args.gateway_class.clone(),
@@ -135,11 +156,11 @@ fn kong(args: &KongArgs) -> anyhow::Result<()> {
         has_gateway: args.gateway.is_some(),
         for_cluster: true,
     };
-    let converted = convert_kong(&text, &options, &|name| std::env::var(name).ok());
+    let converted = convert_kong(&files, &options, &|name| std::env::var(name).ok());
     let errors = converted.errors();
     let KongConverted { yaml, notes } = converted;
-    for note in &notes {
-        crate::complain(&located(&path, note));
+    for (path, note) in &notes {
+        crate::complain(&located(path, note));
     }
     anyhow::ensure!(errors == 0, "errors: {errors}; no objects are printed");
     crate::say(yaml.trim_end());

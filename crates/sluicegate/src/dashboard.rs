@@ -217,9 +217,10 @@ impl Catalogue for Knowledge {
         self.published().apis.iter().map(api).collect()
     }
 
-    fn document(&self, namespace: &str, name: &str) -> Option<serde_json::Value> {
+    fn document(&self, namespace: &str, name: &str, environment: &str) -> Option<serde_json::Value> {
         let published = self.published();
-        published.apis.iter().find(|api| *api.namespace == *namespace && *api.name == *name)?.document()
+        let api = published.apis.iter().find(|api| *api.namespace == *namespace && *api.name == *name)?;
+        api.document(environment)
     }
 
     fn plans(&self) -> Vec<Plan> {
@@ -263,6 +264,8 @@ fn api(api: &PublishedApi) -> Api {
         base_path: environment.base_path.to_string(),
         upstream: environment.upstream.to_string(),
         https: environment.has_certificate,
+        has_own_document: environment.has_own_document,
+        operations: environment.operations(),
     });
     Api {
         namespace: api.namespace.to_string(),

@@ -1,5 +1,6 @@
 //! `sluicegate migrate`: moving from ingress-nginx.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use http::HeaderName;
 use sluicegate_control::{
-    TranslateOptions, ingress_targets, migration_report, read_ingresses, read_manifests,
+    IngressTargets, TranslateOptions, ingress_targets, migration_report, read_ingresses, read_manifests,
 };
 use sluicegate_migrate::{Controller, ControllerError, Options, Request, Rules, source};
 
@@ -120,11 +121,11 @@ pub(crate) struct DiffArgs {
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
-    let (requests, skipped) = args.requests()?;
-    anyhow::ensure!(
-        !requests.is_empty(),
-        "there are no requests to send; entries that are no requests, or name no host: {skipped}"
-    );
+    let (requests, left_out) = args.requests()?;
+    if requests.is_empty() {
+        let reason = left_out.map(|left_out| format!("; {left_out}")).unwrap_or_default();
+        anyhow::bail!("there are no requests to send{reason}");
+    }
     let options = Options {
         rate: args.rate,
         timeout: args.timeout,
@@ -144,39 +145,60 @@ pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         true => crate::say(&serde_json::to_string_pretty(&report)?),
         false => crate::say(&report.to_string()),
     }
-    if skipped > 0 {
-        crate::complain(&format!("entries that are no requests, or name no host: {skipped}"));
+    if let Some(left_out) = left_out {
+        crate::complain(&left_out);
     }
     let is_same = report.compared > 0 && report.mismatches.is_empty() && report.without_response == 0;
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl DiffArgs {
-    /// The requests, and the number of entries that are no requests.
-    fn requests(&self) -> anyhow::Result<(Vec<Request>, usize)> {
+    /// The requests, and the parts of the input that are left out.
+    fn requests(&self) -> anyhow::Result<(Vec<Request>, Option<String>)> {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
-        let (requests, skipped) = match (&self.access_log, &self.har, &self.path) {
-            (Some(file), ..) => source::log::read(&read(file)?, self.host.as_deref()),
+        let entries = |(requests, skipped): (Vec<Request>, usize)| {
+            let left_out = format!("entries that are no requests, or name no host: {skipped}");
+            (requests, (skipped > 0).then_some(left_out))
+        };
+        let (requests, left_out) = match (&self.access_log, &self.har, &self.path) {
+            (Some(file), ..) => entries(source::log::read(&read(file)?, self.host.as_deref())),
             (None, Some(file), _) => {
-                source::har::read(&read(file)?).with_context(|| file.display().to_string())?
+                entries(source::har::read(&read(file)?).with_context(|| file.display().to_string())?)
             }
             (None, None, Some(path)) => {
                 let options = self.class.migration();
-                let targets = ingress_targets(&texts(path)?, &options);
-                (targets.iter().filter_map(|(host, path)| Request::new(host, "GET", path)).collect(), 0)
+                let IngressTargets { requests, other_classes } = ingress_targets(&texts(path)?, &options);
+                let requests = requests.iter().filter_map(|(host, path)| Request::new(host, "GET", path));
+                (requests.collect(), other_classes_in_words(&other_classes))
             }
-            (None, None, None) => (Vec::new(), 0),
+            (None, None, None) => (Vec::new(), None),
         };
-        Ok((source::unique(requests), skipped))
+        Ok((source::unique(requests), left_out))
     }
+}
+
+/// The Ingresses that are left out because of their classes.
+fn other_classes_in_words(classes: &BTreeMap<String, usize>) -> Option<String> {
+    let name = |(class, ingresses): (&String, &usize)| match &**class {
+        "" => format!("without a class ({ingresses})"),
+        class => format!("{class} ({ingresses})"),
+    };
+    let names: Vec<String> = classes.iter().map(name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Ingresses of other classes are left out: {}. Name a class with --ingress-class",
+            names.join(", ")
+        )
+    })
 }
 
 impl ClassArgs {
     /// The options for a translation of Ingresses of ingress-nginx.
     fn migration(&self) -> TranslateOptions {
-        TranslateOptions { ingress_nginx: Some(self.dialect()), ..TranslateOptions::default() }
+        let ingress_class = self.named_class().unwrap_or_default().to_owned();
+        TranslateOptions { ingress_class, ingress_nginx: Some(self.dialect()), ..TranslateOptions::default() }
     }
 }
 
@@ -212,12 +234,43 @@ mod tests {
     use super::Migrate;
     use crate::cli::{Cli, Command};
 
+    fn parse(more: &[&str]) -> Result<Command, clap::Error> {
+        let line = ["sluicegate", "migrate", "diff", "--old", "http://a", "--new", "http://b"];
+        Cli::try_parse_from(line.iter().chain(more)).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn requests_are_for_the_ingresses_of_the_named_class_and_others_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        let requests = |more: &[&str]| {
+            let Ok(Command::Migrate(Migrate::Diff(args))) = parse(&[&[path], more].concat()) else {
+                panic!("{more:?}")
+            };
+            let (requests, left_out) = args.requests().unwrap();
+            (requests.len(), left_out)
+        };
+        let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: a}, spec: {ingressClassName: nginx-next, \
+                       rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]}}\n";
+        std::fs::write(dir.path().join("a.yaml"), ingress).unwrap();
+        let (sent, left_out) = requests(&[]);
+        let expected =
+            "Ingresses of other classes are left out: nginx-next (1). Name a class with --ingress-class";
+        assert_eq!((sent, left_out.as_deref()), (0, Some(expected)));
+        assert_eq!(requests(&["--ingress-class", "nginx-next"]), (3, None));
+        // The controller of the class does not matter.
+        for controller in ["sluicegate.dev/ingress-controller", "other.test/controller"] {
+            let class = format!(
+                "{{apiVersion: networking.k8s.io/v1, kind: IngressClass, metadata: {{name: nginx-next}}, spec: {{controller: {controller}}}}}\n"
+            );
+            std::fs::write(dir.path().join("class.yaml"), class).unwrap();
+            assert_eq!(requests(&["--ingress-class", "nginx-next"]), (3, None), "{controller}");
+            assert_eq!(requests(&[]).0, 0, "{controller}");
+        }
+    }
+
     #[test]
     fn requests_come_from_exactly_one_source() {
-        let parse = |more: &[&str]| {
-            let line = ["sluicegate", "migrate", "diff", "--old", "http://a", "--new", "http://b"];
-            Cli::try_parse_from(line.iter().chain(more)).map(|cli| cli.command)
-        };
         for source in [&["--access-log", "x"][..], &["--har", "x"], &["x"]] {
             let Ok(Command::Migrate(Migrate::Diff(args))) = parse(source) else { panic!("{source:?}") };
             let given = [args.access_log.is_some(), args.har.is_some(), args.path.is_some()];

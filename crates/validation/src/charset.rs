@@ -9,9 +9,12 @@ const UTF8: [&str; 3] = ["utf-8", "utf8", "us-ascii"];
 /// Whether a `Content-Type` names another charset than UTF-8 for JSON or a form.
 #[must_use]
 pub fn has_foreign_charset(content_type: &[u8]) -> bool {
-    if !essence(content_type).is_some_and(|media_type| is_json(&media_type) || is_form(&media_type)) {
-        return false;
-    }
+    essence(content_type).is_some_and(|media_type| is_json(&media_type) || is_form(&media_type))
+        && names_foreign_charset(content_type)
+}
+
+/// Whether a `Content-Type` names another charset than UTF-8.
+pub(crate) fn names_foreign_charset(content_type: &[u8]) -> bool {
     // A semicolon in a quoted value makes a part without a name, or with one name more: no charset is lost.
     let parameters = content_type.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
     let charsets = parameters.filter_map(|parameter| {

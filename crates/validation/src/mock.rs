@@ -194,7 +194,13 @@ mod tests {
             value: value.to_string().into(),
         };
         let examples = examples.iter().map(example).collect();
-        MediaContract { media_type: media_type.into(), schema: Some(0), examples, fields: vec![] }
+        MediaContract {
+            media_type: media_type.into(),
+            schema: Some(0),
+            examples,
+            fields: vec![],
+            parts: vec![],
+        }
     }
 
     fn responses() -> Vec<ResponseContract> {

@@ -9,7 +9,7 @@ use sluicegate_model::contract::{
 };
 
 use crate::contract::{Schemas, Validator};
-use crate::form::{self, FormFault};
+use crate::form::{Form, FormFault};
 use crate::json;
 use crate::media::{essence, is_form, is_in, is_json};
 use crate::mock::{Mock, MockFault, Preferences, choose};
@@ -62,8 +62,8 @@ struct Response {
 struct Media {
     range: Box<str>,
     validator: Option<Validator>,
-    /// The fields with a style, and the shape of the form, if the content may be a form.
-    form: Option<(Box<[Parameter]>, Shape)>,
+    /// How a form is read, if the content may be a form.
+    form: Option<Form>,
 }
 
 /// Compiles the parts of an operation.
@@ -88,21 +88,19 @@ impl Compiler<'_> {
         all.iter().map(one).collect()
     }
 
-    fn request(&self, bodies: &[MediaContract]) -> Vec<Media> {
-        let mut media = self.response(bodies);
-        for (media, source) in media.iter_mut().zip(bodies) {
-            if is_form(&media.range) || media.range.ends_with('*') {
-                media.form = Some((source.fields.clone().into(), self.shape(source.schema)));
+    fn media(&self, bodies: &[MediaContract]) -> Vec<Media> {
+        let one = |source: &MediaContract| {
+            let MediaContract { media_type: range, schema, fields, parts, examples: _ } = source;
+            let form = || Form {
+                fields: fields.clone().into(),
+                parts: parts.clone().into(),
+                shape: self.shape(*schema),
+            };
+            Media {
+                range: range.clone(),
+                validator: schema.map(|number| Validator::new(self.schemas, number)),
+                form: (is_form(range) || range.ends_with('*')).then(form),
             }
-        }
-        media
-    }
-
-    fn response(&self, bodies: &[MediaContract]) -> Vec<Media> {
-        let one = |source: &MediaContract| Media {
-            range: source.media_type.clone(),
-            validator: source.schema.map(|number| Validator::new(self.schemas, number)),
-            form: None,
         };
         bodies.iter().map(one).collect()
     }
@@ -125,6 +123,19 @@ impl Media {
         let is_read = is_json(&media_type) || is_form(&media_type) && media.form.is_some();
         media.validator.as_ref().filter(|_| is_read).map(|validator| (media, validator, media_type))
     }
+
+    /// The violations of a body of this type.
+    fn check(all: &[Self], content_type: Option<&[u8]>, body: &[u8]) -> Vec<Violation> {
+        let Some((media, validator, media_type)) = Self::validator(all, content_type) else {
+            return Vec::new();
+        };
+        match (&media.form, content_type) {
+            (Some(form), Some(content_type)) if is_form(&media_type) => {
+                check_form(validator, form.read((content_type, &media_type), body), body.len())
+            }
+            _ => check_json(validator, body),
+        }
+    }
 }
 
 impl Operation {
@@ -138,12 +149,12 @@ impl Operation {
         let response = |of: &ResponseContract| Response {
             status: of.status,
             headers: compiler.described(&of.headers),
-            bodies: compiler.response(&of.bodies),
+            bodies: compiler.media(&of.bodies),
         };
         Self {
             parameters: compiler.described(&source.parameters),
             requires_body: source.requires_body,
-            bodies: compiler.request(&source.bodies),
+            bodies: compiler.media(&source.bodies),
             responses: source.responses.iter().map(response).collect(),
             mocks: samples.map(|samples| (source.responses.clone(), samples.clone())),
         }
@@ -210,17 +221,7 @@ impl Operation {
     /// The violations of the body of a request.
     #[must_use]
     pub fn check_request_body(&self, content_type: Option<&[u8]>, body: &[u8]) -> Vec<Violation> {
-        let Some((media, validator, media_type)) = Media::validator(&self.bodies, content_type) else {
-            return Vec::new();
-        };
-        match (&media.form, content_type) {
-            (Some((fields, shape)), Some(content_type)) if is_form(&media_type) => check_form(
-                validator,
-                form::read((content_type, &media_type), body, fields, shape),
-                body.len(),
-            ),
-            _ => check_json(validator, body),
-        }
+        Media::check(&self.bodies, content_type, body)
     }
 
     /// The violations of the status, the media type and the headers of a response. `has_body`: whether the response may have a
@@ -270,8 +271,7 @@ impl Operation {
         content_type: Option<&[u8]>,
         body: &[u8],
     ) -> Vec<Violation> {
-        let found = self.response(status).and_then(|of| Media::validator(&of.bodies, content_type));
-        found.map_or_else(Vec::new, |(_, validator, _)| check_json(validator, body))
+        self.response(status).map_or_else(Vec::new, |of| Media::check(&of.bodies, content_type, body))
     }
 
     fn response(&self, status: u16) -> Option<&Response> {

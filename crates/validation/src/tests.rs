@@ -6,8 +6,8 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use sluicegate_model::ApiContract;
 use sluicegate_model::contract::{
-    MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, ResponseContract,
-    StatusRange,
+    MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, PartContract,
+    ResponseContract, StatusRange,
 };
 
 use crate::{Contract, Operation, Place, RequestHead, Violation};
@@ -31,7 +31,7 @@ fn compiled(schemas: &Value, operation: OperationContract) -> Arc<Operation> {
 }
 
 fn empty() -> MediaContract {
-    MediaContract { media_type: "".into(), schema: None, examples: vec![], fields: vec![] }
+    MediaContract { media_type: "".into(), schema: None, examples: vec![], fields: vec![], parts: vec![] }
 }
 
 fn with_body(schemas: &Value) -> Arc<Operation> {
@@ -239,6 +239,74 @@ fn fields_of_a_form_have_styles() {
         found.sort();
         assert_eq!(found, expected, "{body}");
     }
+}
+
+#[test]
+fn part_of_a_form_has_a_media_type_of_its_contract() {
+    let part = |name: &str, types: &[&str]| PartContract {
+        name: name.into(),
+        media_types: types.iter().map(|of| (*of).to_owned()).collect(),
+    };
+    let parts = vec![
+        part("note", &["text/plain"]),
+        part("photo", &["image/png", "image/*"]),
+        part("data", &["application/octet-stream"]),
+        part("owner", &["application/json"]),
+    ];
+    let media = MediaContract {
+        media_type: "multipart/form-data".into(),
+        schema: Some(0),
+        fields: vec![Parameter {
+            style: ParameterStyle::Json,
+            ..parameter("owner", ParameterPlace::Query, false, 0)
+        }],
+        parts,
+        ..empty()
+    };
+    let contract = OperationContract { bodies: vec![media], ..OperationContract::default() };
+    let operation = compiled(&json!({"0": {"type": "object"}}), contract);
+    for (name, content_type, expected) in [
+        ("note", "", None),
+        ("note", "Text/Plain; charset=utf-8", None),
+        ("note", "text/html", Some("has another content type than text/plain")),
+        ("note", "text/plain; charset=latin1", Some("has another charset than UTF-8")),
+        ("photo", "image/jpeg", None),
+        ("photo", "", Some("has another content type than image/png, image/*")),
+        ("photo", "application/pdf", Some("has another content type than image/png, image/*")),
+        ("photo", "image", Some("has another content type than image/png, image/*")),
+        ("data", "application/octet-stream", None),
+        ("data", "text/plain", Some("has another content type than application/octet-stream")),
+        ("owner", "", None),
+        ("owner", "application/json", None),
+        ("owner", "text/plain", Some("has another content type than application/json")),
+        ("other", "text/x; charset=utf-16", Some("has another charset than UTF-8")),
+        ("other", "anything/else", None),
+    ] {
+        let line =
+            if content_type.is_empty() { String::new() } else { format!("Content-Type: {content_type}\r\n") };
+        let body = format!(
+            "--x\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a\"\r\n{line}\r\n{{}}\r\n--x--\r\n"
+        );
+        let found = operation.check_request_body(Some(b"multipart/form-data; boundary=x"), body.as_bytes());
+        let found: Vec<_> = found.iter().map(|of| (of.place.clone(), of.detail.as_str())).collect();
+        let pointer = if name == "other" { String::new() } else { format!("/{name}") };
+        let expected: Vec<_> =
+            expected.into_iter().map(|detail| (Place::Body(pointer.as_str().into()), detail)).collect();
+        assert_eq!(found, expected, "{name} {content_type}");
+    }
+}
+
+#[test]
+fn form_in_a_response_is_checked_by_its_schema() {
+    let media =
+        MediaContract { media_type: "application/x-www-form-urlencoded".into(), schema: Some(0), ..empty() };
+    let response =
+        ResponseContract { status: StatusRange::Code(200), bodies: vec![media], headers: Vec::new() };
+    let contract = OperationContract { responses: vec![response], ..OperationContract::default() };
+    let operation = compiled(&json!({"0": pet()}), contract);
+    assert!(operation.has_response_schema(200, Some(FORM)));
+    assert_eq!(operation.check_response_body(200, Some(FORM), b"name=Rex&age=7"), []);
+    assert_eq!(pointers(&operation.check_response_body(200, Some(FORM), b"name=Rex&age=x")), ["/age"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use sluicegate_model::feature::Features;
 use sluicegate_model::policy::{RateLimits, Security, Subscriptions};
 use sluicegate_model::rule::{ApiOperation, HttpsRedirect, RuleMatch};
@@ -55,6 +56,8 @@ pub(crate) struct Intents<'a> {
     pub(crate) backend_tls: BackendTls<'a>,
     pub(crate) backend_traffic: BackendTraffic<'a>,
     pub(crate) x_backends: XBackends<'a>,
+    /// The Apis that serve none or only a part of their operations, each with the reason.
+    pub(crate) partial_apis: HashMap<&'a ObjectRef, &'static str>,
     /// The states of Apis, Plans and Subscriptions.
     pub(crate) standings: Vec<Standing>,
     pub(crate) problems: Vec<Problem>,

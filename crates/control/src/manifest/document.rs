@@ -142,7 +142,7 @@ impl Document {
         let converted = file.map(|file| kong::objects(&file, &KongOptions::default()));
         let (objects, notes) = match converted {
             Ok(kong::Objects { objects, notes }) => (objects, notes),
-            Err(ReadError { line, message }) => {
+            Err(ReadError { line, message, file: _ }) => {
                 let note = Note { line, severity: NoteSeverity::Error, entity: String::new(), message };
                 (Vec::new(), vec![note])
             }

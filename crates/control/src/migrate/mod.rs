@@ -120,7 +120,7 @@ pub fn migration_report(texts: &[(PathBuf, String)], options: &TranslateOptions)
     let classes = Classes::new(&store, options);
     let all: Vec<_> = store.all::<Ingress>().collect();
     let (ours, others): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|(_, ingress, _)| classes.dialect(ingress) == Some(Dialect::IngressNginx));
+        all.into_iter().partition(|(_, ingress, _)| is_of_nginx(&classes, options, ingress));
     let mut ours: Vec<_> =
         ours.into_iter().map(|(object, ingress, origin)| (At { object, origin }, ingress)).collect();
     ours.sort_by_key(|(at, _)| at.object);
@@ -147,28 +147,46 @@ pub fn migration_report(texts: &[(PathBuf, String)], options: &TranslateOptions)
     report
 }
 
-/// Requests that tell how a controller routes the Ingresses of manifests: for each host and path the path itself, a path below it, the
-/// path without or with a final slash, and a path without a rule. Each request is a host and a path.
+/// Whether ingress-nginx serves an Ingress: by its class, or because its class is [`TranslateOptions::ingress_class`], whatever
+/// controller the IngressClass names.
+fn is_of_nginx(classes: &Classes<'_>, options: &TranslateOptions, ingress: &Ingress) -> bool {
+    classes.dialect(ingress) == Some(Dialect::IngressNginx)
+        || class::named(ingress).is_some_and(|(_, name)| name == options.ingress_class)
+}
+
+/// Requests for the Ingresses of manifests.
+#[derive(Debug, Default)]
+pub struct IngressTargets {
+    /// Each request as a host and a path: for each host and path of the Ingresses the path itself, a path below it, the path
+    /// without or with a final slash, and a path without a rule.
+    pub requests: BTreeSet<(String, String)>,
+    /// The classes of the other Ingresses, each with the number of its Ingresses; an empty name for Ingresses without a class.
+    pub other_classes: BTreeMap<String, usize>,
+}
+
+/// Requests that tell how a controller routes the Ingresses of manifests.
 #[must_use]
-pub fn ingress_targets(
-    texts: &[(PathBuf, String)],
-    options: &TranslateOptions,
-) -> BTreeSet<(String, String)> {
+pub fn ingress_targets(texts: &[(PathBuf, String)], options: &TranslateOptions) -> IngressTargets {
     let mut store = Store::default();
     for (path, text) in texts {
         store.set_file(path, text);
     }
     let classes = Classes::new(&store, options);
-    let served = store.all::<Ingress>().map(|(_, ingress, _)| ingress);
-    let served = served.filter(|ingress| classes.dialect(ingress) == Some(Dialect::IngressNginx));
-    let mut targets = BTreeSet::new();
-    for rule in served.flat_map(|ingress| &ingress.rules) {
+    let all = store.all::<Ingress>().map(|(_, ingress, _)| ingress);
+    let (ours, others): (Vec<_>, Vec<_>) = all.partition(|ingress| is_of_nginx(&classes, options, ingress));
+    let mut other_classes = BTreeMap::new();
+    for ingress in others {
+        let class = class::named(ingress).map_or("", |(_, name)| name);
+        *other_classes.entry(class.to_owned()).or_default() += 1;
+    }
+    let mut requests = BTreeSet::new();
+    for rule in ours.into_iter().flat_map(|ingress| &ingress.rules) {
         let host = match &rule.host {
             HostPattern::Exact(name) => name.to_string(),
             HostPattern::Wildcard(suffix) | HostPattern::Suffix(suffix) => format!("wildcard.{suffix}"),
             HostPattern::Any => "without-rule.example".to_owned(),
         };
-        let mut add = |path: String| targets.insert((host.clone(), path));
+        let mut add = |path: String| requests.insert((host.clone(), path));
         add("/".to_owned());
         add("/without-rule".to_owned());
         for path in &rule.paths {
@@ -182,7 +200,7 @@ pub fn ingress_targets(
             }
         }
     }
-    targets
+    IngressTargets { requests, other_classes }
 }
 
 fn of_ingress(

@@ -56,7 +56,11 @@ fn retry_constraint(
     let BudgetDetails { percent, interval } = written.budget.unwrap_or_default();
     let RequestRate { count, interval: min_interval } = written.min_retry_rate.unwrap_or_default();
     let mut fault = |within: &str, fault: &dyn Display| {
-        findings.error(format!("{RETRY_CONSTRAINT}.{within}"), format!("{fault}; retries are not limited"));
+        findings.error_or(
+            format!("{RETRY_CONSTRAINT}.{within}"),
+            fault.to_string(),
+            "retries are not limited",
+        );
     };
     let percent = percent.map_or(Ok(default.percent), Number::new);
     let percent = percent.map_err(|error| fault("budget.percent", &error));

@@ -201,7 +201,7 @@ pub(crate) const CLASS_PARAMETERS: &str = "spec.parametersRef";
 pub(crate) const PARAMETERS: &str = "spec.infrastructure.parametersRef";
 
 /// The fault of a validation of client certificates without references.
-pub(crate) const NO_AUTHORITIES: &str = "is missing; every client is rejected. Name a ConfigMap with ca.crt";
+pub(crate) const NO_AUTHORITIES: &str = "is missing: name a ConfigMap with ca.crt";
 
 /// The field of the client certificate.
 pub(crate) const CLIENT_CERTIFICATE: &str = "spec.tls.backend.clientCertificateRef";
@@ -338,8 +338,8 @@ impl Frontend {
                 ClientValidation::check(validation, &format!("{field}.tls"), namespace, findings)
             });
             if ports.contains_key(&port) {
-                let message = format!("{port} is the port of two entries; this entry is ignored. Remove one");
-                findings.error(format!("{field}.port"), message);
+                let message = format!("{port} is the port of two entries: remove one");
+                findings.error_or(format!("{field}.port"), message, "this entry is ignored");
                 continue;
             }
             ports.insert(port, validation);
@@ -374,7 +374,7 @@ impl ClientValidation {
         let field = format!("{within}.validation.caCertificateRefs");
         let references = raw.ca_certificate_refs.unwrap_or_default();
         if references.is_empty() {
-            findings.error(&*field, NO_AUTHORITIES);
+            findings.error_or(&*field, NO_AUTHORITIES, "every client is rejected");
         }
         let references = references.into_iter().enumerate().map(|(index, reference)| {
             AuthoritiesRef::check(reference, format!("{field}[{index}]"), namespace, findings)
@@ -491,8 +491,10 @@ impl Listener {
         let (Some(port), Ok(protocol), Ok(hostname), true) = (port, protocol, hostname, is_named) else {
             let is_known = raw.protocol.as_deref().is_some_and(|name| PROTOCOLS.contains(&name));
             let reason = if is_known { "UnsupportedValue" } else { "UnsupportedProtocol" };
-            let message =
-                findings.0.get(first).map(|finding| format!("{}: {}", finding.field, finding.message));
+            let message = findings
+                .0
+                .get(first)
+                .map(|finding| format!("{}: {}", finding.field, finding.in_words(false)));
             return Err(Fault::new(reason, message.unwrap_or_default()));
         };
         let mut unresolved = None;
@@ -517,7 +519,7 @@ impl Listener {
             let message =
                 format!("is not allowed on a listener for {protocol}: write protocol: HTTP or HTTPS");
             let fault = Fault::new("InvalidListenerFilter", format!("{field}: {message}"));
-            findings.error(field, format!("{message}; the listener is not served"));
+            findings.error_or(field, message, "the listener is not served");
             return Err(fault);
         }
         let filters = ListenerFilters::check(filters, index, namespace, findings);
@@ -607,23 +609,23 @@ fn check_certificates(
     unresolved: &mut Option<Fault>,
 ) -> Vec<(usize, ObjectRef)> {
     let field = format!("{}.tls.certificateRefs", listener_field(listener));
-    let mut refuse = |field: String, message: String| {
+    let mut refuse = |field: String, message: String, otherwise: &'static str| {
         unresolved.get_or_insert_with(|| Fault::new("InvalidCertificateRef", format!("{field}: {message}")));
-        findings.error(field, message);
+        findings.error_or(field, message, otherwise);
     };
     if written.is_empty() {
-        let message = "is missing; every client is rejected. Name a Secret of type kubernetes.io/tls";
-        refuse(field.clone(), message.to_owned());
+        let message = "is missing: name a Secret of type kubernetes.io/tls";
+        refuse(field.clone(), message.to_owned(), "every client is rejected");
     }
     let mut certificates = Vec::new();
     for (index, reference) in written.into_iter().enumerate() {
         let kind = reference.kind.unwrap_or_else(|| "Secret".to_owned());
         if kind != "Secret" || !reference.group.unwrap_or_default().is_empty() {
-            refuse(format!("{field}[{index}].kind"), format!("{kind:?} is not supported: name a Secret"));
+            refuse(format!("{field}[{index}].kind"), format!("{kind:?} is not supported: name a Secret"), "");
             continue;
         }
         let Some(name) = reference.name.filter(|name| !name.is_empty()) else {
-            refuse(format!("{field}[{index}].name"), "is missing: name a Secret".to_owned());
+            refuse(format!("{field}[{index}].name"), "is missing: name a Secret".to_owned(), "");
             continue;
         };
         let namespace = reference.namespace.map_or_else(|| namespace.clone(), Into::into);
@@ -709,9 +711,8 @@ impl AllowedFrom {
                     .map_or(Self::None, Self::Selector)
             }
             Some(other) => {
-                let fault =
-                    format!("{other:?} is unknown; no {what} is attached. Write Same, Selector, All or None");
-                findings.error(format!("{field}.from"), fault);
+                let fault = format!("{other:?} is unknown: write Same, Selector, All or None");
+                findings.error_or(format!("{field}.from"), fault, format!("no {what} is attached"));
                 Self::None
             }
         }

@@ -322,9 +322,8 @@ pub(super) fn timeouts(written: &HttpTimeouts, rule: &str, features: &mut Featur
             Some(Duration::ZERO) => None,
             Some(time) if Timeout::new(time).is_some() => Timeout::new(time),
             _ => {
-                let fault =
-                    format!("{text:?} is not a duration from 1ms to 24h, such as 10s; no timeout applies");
-                findings.error(format!("{rule}.timeouts.{within}"), fault);
+                let fault = format!("{text:?} is not a duration from 1ms to 24h, such as 10s");
+                findings.error_or(format!("{rule}.timeouts.{within}"), fault, "no timeout applies");
                 None
             }
         }
@@ -336,7 +335,7 @@ pub(super) fn timeouts(written: &HttpTimeouts, rule: &str, features: &mut Featur
 /// Sets the retries.
 pub(super) fn retry(written: &HttpRetry, rule: &str, features: &mut Features, findings: &mut Findings) {
     let mut fault = |within: &str, fault: String| {
-        findings.error(format!("{rule}.retry.{within}"), format!("{fault}; the field is ignored"));
+        findings.error_or(format!("{rule}.retry.{within}"), fault, "the field is ignored");
     };
     let mut retries = Retries { attempts: Number::of(1), ..Retries::default() };
     if let Some(attempts) = written.attempts {

@@ -129,7 +129,7 @@ impl HttpRoute {
                     && !finding.field.contains(".externalAuth.backendRef.")
             });
             is_usable |= of_rule.is_none() && !has_kong_plugins;
-            let of_rule = of_rule.map(|finding| format!("{}: {}", finding.field, finding.message));
+            let of_rule = of_rule.map(|finding| format!("{}: {}", finding.field, finding.in_words(false)));
             fault = fault.or(of_rule.map(|message| Fault::new("UnsupportedValue", message)));
         }
         if has_kong_plugins {
@@ -175,7 +175,7 @@ impl HttpRule {
             match of.check() {
                 Ok(of) => matches.push(of),
                 Err((within, fault)) => {
-                    findings.error(format!("{field}.{within}"), format!("{fault}; the match is ignored"));
+                    findings.error_or(format!("{field}.{within}"), fault, "the match is ignored");
                 }
             }
         }

@@ -60,8 +60,8 @@ impl NamespaceSelector {
         findings: &mut Findings,
     ) -> Option<Self> {
         let Some(LabelSelector { match_labels, match_expressions }) = raw else {
-            let fault = format!("is missing; no {what} is attached. Select namespaces by their labels");
-            findings.error(field, fault);
+            let fault = "is missing: select namespaces by their labels";
+            findings.error_or(field, fault, format!("no {what} is attached"));
             return None;
         };
         let labels = match_labels.unwrap_or_default().into_iter();
@@ -72,7 +72,7 @@ impl NamespaceSelector {
         for (index, written) in match_expressions.unwrap_or_default().into_iter().enumerate() {
             let requirement = Requirement::check(written).map_err(|(within, fault)| {
                 let field = format!("{field}.matchExpressions[{index}].{within}");
-                findings.error(field, format!("{fault}; no {what} is attached"));
+                findings.error_or(field, fault, format!("no {what} is attached"));
             });
             requirements.push(requirement.ok());
         }

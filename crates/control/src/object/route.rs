@@ -232,10 +232,8 @@ impl BackendRef {
             None => 1,
             Some(weight @ 0..=WEIGHT_MAX) => weight.unsigned_abs(),
             Some(weight) => {
-                findings.error(
-                    field("weight"),
-                    format!("{weight} is not between 0 and {WEIGHT_MAX}; the backend receives no traffic"),
-                );
+                let fault = format!("{weight} is not between 0 and {WEIGHT_MAX}");
+                findings.error_or(field("weight"), fault, "the backend receives no traffic");
                 0
             }
         };

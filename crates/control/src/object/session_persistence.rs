@@ -42,7 +42,7 @@ pub(super) fn check(
             && is_valid
         {
             is_valid = false;
-            findings.error(field, format!("{message}; {CONSEQUENCE}"));
+            findings.error_or(field, message, CONSEQUENCE);
         }
     }));
     is_valid.then_some(affinity)
@@ -152,6 +152,6 @@ impl Reading<'_> {
 
     fn fault(&mut self, within: &str, fault: impl Display) {
         self.is_valid = false;
-        self.findings.error(format!("{}.{within}", self.field), format!("{fault}; {CONSEQUENCE}"));
+        self.findings.error_or(format!("{}.{within}", self.field), fault.to_string(), CONSEQUENCE);
     }
 }

@@ -59,9 +59,6 @@ pub struct Store {
     written_by_gateway: Option<Arc<Path>>,
 }
 
-/// The ending of the message of an error in a version that is not in service, because an older version is.
-const KEPT: &str = " (the last valid version stays in service)";
-
 /// A Service by namespace and name.
 pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
 
@@ -414,19 +411,13 @@ impl Store {
         let Some(slot) = self.slots.get(object) else { return Vec::new() };
         let mut problems = Vec::new();
         for candidate in &slot.candidates {
-            problems.extend(candidate.findings.iter().map(|finding| {
-                let mut message = finding.message.clone();
-                if candidate.is_kept && finding.severity == Severity::Error {
-                    message.push_str(KEPT);
-                }
-                Problem {
-                    severity: finding.severity,
-                    origin: candidate.origin.clone(),
-                    object: Some(object.clone()),
-                    field: finding.field.clone(),
-                    message,
-                    cause: None,
-                }
+            problems.extend(candidate.findings.iter().map(|finding| Problem {
+                severity: finding.severity,
+                origin: candidate.origin.clone(),
+                object: Some(object.clone()),
+                field: finding.field.clone(),
+                message: finding.in_words(candidate.is_kept),
+                cause: None,
             }));
             if let Some(winner) = slot.winner()
                 && winner.origin.file != candidate.origin.file
@@ -661,8 +652,7 @@ impl Store {
         }
         let winner = self.slots.get(object)?.winner()?;
         let error = winner.findings.iter().find(|finding| finding.severity == Severity::Error)?;
-        let kept = if winner.is_kept { KEPT } else { "" };
-        Some(format!("{}: {}{kept}", error.field, error.message))
+        Some(format!("{}: {}", error.field, error.in_words(winner.is_kept)))
     }
 
     /// The newest version of an object, of which an older version is in service, and the error of the newest version.

@@ -82,6 +82,21 @@ fn invalid_object_keeps_its_last_valid_version() {
 }
 
 #[test]
+fn error_names_the_version_in_service_or_what_applies_instead() {
+    let with = |mode: &str| {
+        let annotations = format!(
+            "annotations: {{sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: {mode}}}"
+        );
+        ingress("a", "/a").replace("metadata: {name: a", &format!("metadata: {{{annotations}, name: a"))
+    };
+    let fault = "\"maybe\" is unknown: write AllowValidOnly, optional, AllowInsecureFallback or off";
+    let instead = format!("{fault}; AllowValidOnly is used");
+    check(&[("m.yaml", &with("maybe"))], &["/a a"], &[&instead]);
+    let kept = format!("{fault} (the last valid version stays in service)");
+    check(&[("m.yaml", &with("optional")), ("m.yaml", &with("maybe"))], &["/a a"], &[&kept]);
+}
+
+#[test]
 fn valid_parts_of_an_object_with_errors_at_startup_are_served() {
     let one_bad_path = ingress("a", "/a").replace(
         "paths: [",

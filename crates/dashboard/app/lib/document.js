@@ -1,6 +1,6 @@
 /** The document of an API for people: its operations, with requests from the browser. */
 
-import { h, badge, empty, fill, methodBadge, notice, say, search } from "./dom.js";
+import { h, badge, empty, fill, link, methodBadge, notice, say, search } from "./dom.js";
 import { plural } from "./format.js";
 import { limits, list, operations, resolve, shape, text, typeOf, exampleOf, referenceName } from "./openapi.js";
 import { tryIt } from "./tryit.js";
@@ -127,6 +127,40 @@ function operationCard(document, operation, api) {
     if (details.open && details.children.length === 1) details.append(inside(document, operation, api));
   });
   return details;
+}
+
+/**
+ * An API whose environments may have documents of their own.
+ * @typedef {object} Documented
+ * @property {{name: string, has_own_document: boolean}[]} environments
+ */
+
+/**
+ * Links to the documents of an API, one for each environment. `null` if all environments have the same document.
+ * @param {Documented} api
+ * @param {string} shown the environment of the document that the page shows
+ */
+export function documentLinks({ environments }, shown) {
+  if (environments.length < 2 || !environments.some((of) => of.has_own_document)) return null;
+  return h("nav", { class: "segmented", "aria-label": "Environment of the document" }, environments.map(({ name }) => {
+    const to = link(`?environment=${encodeURIComponent(name)}`, name);
+    if (name === shown) to.setAttribute("aria-current", "true");
+    return to;
+  }));
+}
+
+/**
+ * The API with the environments that have the document of `shown`, `shown` first: requests for the operations go only to them.
+ * @template {Documented} T
+ * @param {T} api
+ * @param {string | null} shown
+ * @returns {T}
+ */
+export function withDocumentOf(api, shown) {
+  const first = api.environments.find((of) => of.name === shown);
+  if (!first) return api;
+  const others = first.has_own_document ? [] : api.environments.filter((of) => of !== first && !of.has_own_document);
+  return { ...api, environments: [first, ...others] };
 }
 
 /**

@@ -4,7 +4,7 @@ import { h, badge, empty, facts, link } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { read } from "../lib/data.js";
 import { date } from "../lib/format.js";
-import { prose, showOperations } from "../lib/document.js";
+import { documentLinks, prose, showOperations, withDocumentOf } from "../lib/document.js";
 import { text } from "../lib/openapi.js";
 import { stateBadge } from "./apis.js";
 
@@ -13,19 +13,20 @@ import { stateBadge } from "./apis.js";
 /** @type {import("../main.js").Page["show"]} */
 export async function show(root, { url, signal, remember }) {
   const [, , namespace, name] = url.pathname.split("/").map(decodeURIComponent);
-  /** @type {{api: import("./apis.js").Api, document: Json | null}} */
-  const { api, document } = await read("api", { namespace, name }, signal);
+  /** @type {{api: import("./apis.js").Api, environment: string | null, document: Json | null}} */
+  const { api, environment, document } = await read("api", { namespace, name, environment: url.searchParams.get("environment") }, signal);
+  const shown = api.environments.find((of) => of.name === environment);
   const title = api.title || api.name;
   window.document.title = `${title} – Sluicegate`;
   root.append(
     h("p", { class: "small" }, link("/apis", "APIs"), h("span", { class: "muted" }, ` / ${api.namespace}/${api.name}`)),
-    h("div", { class: "page-head" }, h("h1", null, title), badge(api.version ? `version ${api.version}` : "no version"), stateBadge(api), h("span", { class: "grow" }),
+    h("div", { class: "page-head" }, h("h1", null, title), badge(api.version ? `version ${api.version}` : "no version"), stateBadge(api), h("span", { class: "grow" }), documentLinks(api, environment ?? ""),
       document ? h("a", { class: "button", href: URL.createObjectURL(new Blob([JSON.stringify(document, null, 2)], { type: "application/json" })), download: `${api.name}.json` }, icon("download", 16), "Document") : null),
     prose(text(document?.info?.description)) ?? "",
     h("div", { class: "grid" },
       h("section", { class: "card span-4" }, h("h2", null, "About"), facts([
         ["Owner", api.owner],
-        ["Operations", String(api.operations)],
+        ["Operations", String((shown ?? api).operations)],
         ["Versioning", api.versioning],
         ["Deprecation", date(api.deprecation, "since", "from")],
         ["End", date(api.sunset, "ended", "on")],
@@ -45,5 +46,5 @@ export async function show(root, { url, signal, remember }) {
     root.append(h("div", { class: "card" }, empty("apis", "There is no readable document", "Requests for the API receive 503. The page Problems has the reason.")));
     return;
   }
-  showOperations(root, document, api, { url, signal, remember });
+  showOperations(root, document, withDocumentOf(api, environment), { url, signal, remember });
 }

@@ -11,6 +11,8 @@ import { count } from "../lib/format.js";
  * @property {string} base_path
  * @property {string} upstream
  * @property {boolean} https
+ * @property {boolean} has_own_document
+ * @property {number} operations
  */
 
 /**

@@ -4,7 +4,7 @@ import { h, badge, empty, facts, link, notice } from "../lib/dom.js";
 import { icon } from "../lib/icons.js";
 import { read } from "../lib/data.js";
 import { limitText, quotaText, count } from "../lib/format.js";
-import { prose, showOperations } from "../lib/document.js";
+import { documentLinks, prose, showOperations, withDocumentOf } from "../lib/document.js";
 import { text } from "../lib/openapi.js";
 import { ask, session } from "../lib/change.js";
 import { stateBadge } from "../pages/apis.js";
@@ -51,8 +51,8 @@ function planCard(api, plan, consumers) {
 export async function show(root, context) {
   const { url, signal } = context;
   const [, , namespace, name] = url.pathname.split("/").map(decodeURIComponent);
-  /** @type {[{api: Api, document: any}, {items: Plan[]}]} */
-  const [{ api, document }, { items: plans }] = await Promise.all([read("api", { namespace, name }, signal), read("plans", { namespace }, signal)]);
+  /** @type {[{api: Api, environment: string | null, document: any}, {items: Plan[]}]} */
+  const [{ api, environment, document }, { items: plans }] = await Promise.all([read("api", { namespace, name, environment: url.searchParams.get("environment") }, signal), read("plans", { namespace }, signal)]);
   const title = api.title || api.name;
   window.document.title = `${title} – Developer portal`;
   const end = endOf(api);
@@ -62,7 +62,7 @@ export async function show(root, context) {
   const free = (session.consumers ?? []).filter((consumer) => !subscribed.some((of) => of.consumer === consumer));
   root.append(
     h("p", { class: "small" }, link("/", "APIs"), h("span", { class: "muted" }, ` / ${title}`)),
-    h("div", { class: "page-head" }, h("h1", null, title), badge(api.version ? `version ${api.version}` : "no version"), stateBadge(api), h("span", { class: "grow" }),
+    h("div", { class: "page-head" }, h("h1", null, title), badge(api.version ? `version ${api.version}` : "no version"), stateBadge(api), h("span", { class: "grow" }), documentLinks(api, environment ?? ""),
       document ? h("a", { class: "button", href: URL.createObjectURL(new Blob([JSON.stringify(document, null, 2)], { type: "application/json" })), download: `${api.name}.json` }, icon("download", 16), "Document") : null),
     end ? notice("warn", `${end}.`, api.accepts_subscribers ? "" : " The API accepts no new subscribers.") : "",
     subscribed.length ? notice("info", ...subscribed.map((of) => h("div", null, `${of.consumer} has a subscription by the plan ${of.plan_title ?? of.plan}: ${of.state}.`)), link("/subscriptions", "My subscriptions")) : "",
@@ -84,5 +84,5 @@ export async function show(root, context) {
     root.append(h("div", { class: "card" }, empty("apis", "There is no readable document", "Ask the owner of the API.")));
     return;
   }
-  showOperations(root, document, api, context);
+  showOperations(root, document, withDocumentOf(api, environment), context);
 }

@@ -18,7 +18,7 @@ import { session } from "../lib/change.js";
  * @property {number | null} sunset
  * @property {string | null} versioning
  * @property {number} operations
- * @property {{name: string, hosts: string[], base_path: string, https: boolean}[]} environments
+ * @property {{name: string, hosts: string[], base_path: string, https: boolean, has_own_document: boolean}[]} environments
  * @property {boolean} accepts_subscribers
  */
 

@@ -11,7 +11,7 @@ use super::Portal;
 use crate::access::{Name, User};
 use crate::catalogue::{Api, Consumer, Plan, Subscription};
 use crate::changes::Change;
-use crate::data::{Absent, bytes, keys, parameter, text_of, wanted};
+use crate::data::{Absent, bytes, keys, parameter, text_of, wanted, with_document};
 
 /// The windows of the usage, each with the step of its points in seconds.
 const WINDOWS: [(&str, u32); 4] = [("1h", 60), ("24h", 3600), ("7d", 21_600), ("30d", 86_400)];
@@ -45,8 +45,7 @@ impl Data {
             "api" => {
                 let name = named(query);
                 let api = self.api(user, &name).ok_or_else(|| no_api(&name))?;
-                let document = self.0.catalogue.document(&name.namespace, &name.name).unwrap_or(Value::Null);
-                bytes(&json!({"api": shown(&api), "document": document}))
+                with_document(&*self.0.catalogue, &api, &shown(&api), query)
             }
             "plans" => {
                 let namespace = parameter(query, "namespace");
@@ -273,10 +272,16 @@ fn accepts_subscribers(api: &Api) -> bool {
 
 /// An API without the facts that concern only the operator: the upstreams, the place of the object, the visitors.
 fn shown(api: &Api) -> Value {
-    let environments = api
-        .environments
-        .iter()
-        .map(|of| json!({"name": of.name, "hosts": of.hosts, "base_path": of.base_path, "https": of.https}));
+    let environments = api.environments.iter().map(|of| {
+        json!({
+            "name": of.name,
+            "hosts": of.hosts,
+            "base_path": of.base_path,
+            "https": of.https,
+            "has_own_document": of.has_own_document,
+            "operations": of.operations,
+        })
+    });
     json!({
         "namespace": api.namespace,
         "name": api.name,

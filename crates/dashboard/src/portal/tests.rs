@@ -47,6 +47,8 @@ impl Catalogue for Shop {
                 base_path: String::new(),
                 upstream: "secret-upstream".to_owned(),
                 https: true,
+                has_own_document: false,
+                operations: 1,
             }],
             origin: Some("secret-file.yaml:1".to_owned()),
             visible_to: visible_to(name),
@@ -58,7 +60,7 @@ impl Catalogue for Shop {
             .collect()
     }
 
-    fn document(&self, _: &str, name: &str) -> Option<Value> {
+    fn document(&self, _: &str, name: &str, _: &str) -> Option<Value> {
         Some(json!({"info": {"title": format!("Document of {name}")}}))
     }
 

@@ -37,13 +37,17 @@ impl Catalogue for Shop {
             sunset: None,
             versioning: None,
             operations: 1,
-            environments: vec![Environment {
-                name: "production".to_owned(),
-                hosts: vec!["api.shop.test".to_owned()],
-                base_path: "/orders".to_owned(),
-                upstream: "shop/orders:http".to_owned(),
-                https: true,
-            }],
+            environments: [("production", "api.shop.test"), ("next", "*.next.test")]
+                .map(|(name, host)| Environment {
+                    name: name.to_owned(),
+                    hosts: vec![host.to_owned()],
+                    base_path: "/orders".to_owned(),
+                    upstream: "shop/orders:http".to_owned(),
+                    https: true,
+                    has_own_document: name == "next",
+                    operations: 1,
+                })
+                .into(),
             origin: None,
             visible_to: Visibility::Hidden,
         }]
@@ -96,8 +100,8 @@ impl Catalogue for Shop {
         }]
     }
 
-    fn document(&self, _: &str, name: &str) -> Option<Value> {
-        (name == "orders").then(|| json!({"openapi": "3.1.0"}))
+    fn document(&self, _: &str, name: &str, environment: &str) -> Option<Value> {
+        (name == "orders").then(|| json!({"openapi": "3.1.0", "info": {"title": environment}}))
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -287,7 +291,7 @@ async fn every_response_has_the_headers_that_protect_a_page() {
 #[tokio::test]
 async fn page_of_an_api_may_connect_to_its_hosts_alone() {
     let site = open();
-    let connect = "connect-src 'self' http://api.shop.test:* https://api.shop.test:*;";
+    let connect = "connect-src 'self' http://api.shop.test:* https://api.shop.test:* http://*.next.test:* https://*.next.test:*;";
     assert!(ask(&site, "/apis/shop/orders").await.header("content-security-policy").contains(connect));
     let other = ask(&site, "/apis/shop/other").await;
     assert!(other.header("content-security-policy").contains("connect-src 'self';"));
@@ -472,10 +476,17 @@ async fn explanation_comes_from_the_routing_table() {
 }
 
 #[tokio::test]
-async fn api_is_shown_with_its_document() {
+async fn api_is_shown_with_the_document_of_an_environment() {
     let site = open();
-    let api = ask(&site, "/api/api?namespace=shop&name=orders").await.json();
-    assert_eq!((&api["api"]["title"], &api["document"]["openapi"]), (&json!("Orders"), &json!("3.1.0")));
+    for (query, environment) in [("", "production"), ("&environment=next", "next")] {
+        let api = ask(&site, &format!("/api/api?namespace=shop&name=orders{query}")).await.json();
+        assert_eq!(api["api"]["title"], "Orders");
+        assert_eq!(
+            (&api["environment"], &api["document"]["info"]["title"]),
+            (&json!(environment), &json!(environment))
+        );
+    }
+    assert_eq!(ask(&site, "/api/api?namespace=shop&name=orders&environment=none").await.status, 404);
     assert_eq!(ask(&site, "/api/api?namespace=shop&name=none").await.status, 404);
 }
 

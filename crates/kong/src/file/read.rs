@@ -4,7 +4,8 @@ use super::entity::label;
 use super::fields::Fields;
 use super::{
     Address, Certificate, Consumer, ConsumerGroup, Credential, CredentialKind, File, Hash, HashSource,
-    HealthCheck, PassiveCheck, Plugin, Protocol, Route, Scope, Service, Target, Upstream, migrate, schema,
+    HealthCheck, PassiveCheck, Places, Plugin, Protocol, Route, Scope, Service, Target, Upstream, migrate,
+    schema,
 };
 use crate::id::Id;
 use crate::node::{Node, Value};
@@ -40,9 +41,9 @@ const UNCONVERTED: [(&str, &str); 12] = [
 ];
 
 /// Reads the root of a file. `is_old`: the paths are those of the formats 1.1 and 2.1.
-pub(super) fn file(root: &Node, is_old: bool) -> File {
+pub(super) fn file(root: &Node, is_old: bool, places: Places) -> File {
     let mut notes = Notes::default();
-    let mut file = File::default();
+    let mut file = File { places, ..File::default() };
     if let Some(mut fields) = Fields::new(root, String::new(), None, &mut notes) {
         for known in ["_format_version", "_workspace"] {
             fields.take(known);

@@ -3,10 +3,10 @@
 //! Kong rejects a file that breaks one of these rules. A value of a wrong type would otherwise be a missing value, and a limit
 //! or a restriction would silently not apply.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::entity::label;
-use super::{CredentialKind, File, Plugin, Route};
+use super::{CredentialKind, File, Places, Plugin, Route};
 use crate::node::{Node, Value};
 use crate::note::Notes;
 
@@ -180,28 +180,52 @@ pub(super) fn check_plugin(plugin: &Plugin, notes: &mut Notes) {
 
 /// Checks the rules between entities, and values of entities.
 pub(super) fn check(file: &File, notes: &mut Notes) {
-    let mut scopes = HashSet::new();
+    let places = &file.places;
+    let mut scopes = HashMap::new();
     for plugin in &file.plugins {
-        if !scopes.insert((&*plugin.name, plugin.scope)) {
-            let message = "is the second plugin with this name in its scope, which Kong rejects: remove one";
+        if let Some(first) = scopes.insert((&*plugin.name, plugin.scope), plugin.line) {
+            let first = places.in_words(first);
+            let message = format!(
+                "is the second plugin with this name in its scope (the first: {first}), which Kong rejects: remove one"
+            );
             notes.error(plugin.line, &plugin.label(), message);
         }
     }
-    let services = file.services.iter().map(|of| (of.line, of.name.as_deref()));
-    let routes = file.routes.iter().map(|of| (of.line, of.name.as_deref()));
-    let upstreams = file.upstreams.iter().map(|of| (of.line, Some(&*of.name)));
-    let consumers = file.consumers.iter().map(|of| (of.line, of.username.as_deref()));
-    unique("service", services, notes);
-    unique("route", routes, notes);
-    unique("upstream", upstreams, notes);
-    unique("consumer", consumers, notes);
-    let mut keys = HashSet::new();
+    let mut unique = |kind: &str, entities: Vec<Named<'_>>| unique(kind, &entities, places, notes);
+    // The id of a route may be made from the name.
+    let ids: Vec<String> =
+        file.routes.iter().map(|of| of.id.as_ref().map_or(String::new(), ToString::to_string)).collect();
+    let routes = file.routes.iter().zip(&ids);
+    let named = |line, name, id| Named { line, name, id };
+    unique(
+        "service",
+        file.services.iter().map(|of| named(of.line, of.name.as_deref(), of.id.as_deref())).collect(),
+    );
+    unique("route", routes.map(|(of, id)| named(of.line, of.name.as_deref(), Some(id))).collect());
+    unique(
+        "upstream",
+        file.upstreams.iter().map(|of| named(of.line, Some(&of.name), of.id.as_deref())).collect(),
+    );
+    unique(
+        "consumer",
+        file.consumers.iter().map(|of| named(of.line, of.username.as_deref(), of.id.as_deref())).collect(),
+    );
+    unique(
+        "consumer_group",
+        file.consumer_groups.iter().map(|of| named(of.line, Some(&of.name), of.id.as_deref())).collect(),
+    );
+    unique(
+        "certificate",
+        file.certificates.iter().map(|of| named(of.line, None, of.id.as_deref())).collect(),
+    );
+    let mut keys = HashMap::new();
     for credential in file.consumers.iter().flat_map(|consumer| &consumer.credentials) {
         let key = credential.text("key").filter(|_| credential.kind == CredentialKind::Key);
-        if let Some(key) = key
-            && !keys.insert(key)
-        {
-            let message = "the key is written twice, which Kong rejects: write another key";
+        if let Some(first) = key.and_then(|key| keys.insert(key, credential.line)) {
+            let first = places.in_words(first);
+            let message = format!(
+                "the key is written twice (the first: {first}), which Kong rejects: write another key"
+            );
             notes.error(credential.line, "keyauth_credentials", message);
         }
     }
@@ -251,15 +275,28 @@ fn check_route(route: &Route, notes: &mut Notes) {
     }
 }
 
-/// Reports names that two entities of a kind have.
-fn unique<'n>(kind: &str, names: impl Iterator<Item = (u32, Option<&'n str>)>, notes: &mut Notes) {
-    let mut known = HashSet::new();
-    for (line, name) in names {
-        if let Some(name) = name
-            && !known.insert(name)
-        {
-            let message = format!("has the name of another {kind}, which Kong rejects: write another name");
-            notes.error(line, &label(kind, Some(name)), message);
+/// The names of an entity.
+struct Named<'n> {
+    line: u32,
+    name: Option<&'n str>,
+    id: Option<&'n str>,
+}
+
+/// Reports names and ids that two entities of a kind have.
+fn unique(kind: &str, entities: &[Named<'_>], places: &Places, notes: &mut Notes) {
+    let mut known: HashMap<(&str, &str), u32> = HashMap::new();
+    for Named { line, name, id } in entities {
+        let all = [("name", *name), ("id", *id)].into_iter();
+        let all = all.filter_map(|(what, text)| Some((what, text.filter(|text| !text.is_empty())?)));
+        for (what, text) in all {
+            if let Some(first) = known.insert((what, text), *line) {
+                let first = places.in_words(first);
+                let message = format!(
+                    "has the {what} of another {kind} ({first}), which Kong rejects: write another {what}"
+                );
+                notes.error(*line, &label(kind, name.or(*id)), message);
+                break;
+            }
         }
     }
 }

@@ -7,10 +7,11 @@ use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::contract::{
-    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, ResponseContract,
-    StatusRange,
+    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, PartContract,
+    ResponseContract, StatusRange,
 };
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
+use sluicegate_model::feature::authentication::{Combination, Credential, Need};
 use sluicegate_model::feature::compression::Levels;
 use sluicegate_model::feature::cors::NginxCors;
 use sluicegate_model::feature::endpoint_form::NginxForwarding;
@@ -84,6 +85,7 @@ fn contract() -> ApiContract {
         schema,
         examples,
         fields: Vec::new(),
+        parts: vec![PartContract { name: "photo".into(), media_types: vec!["image/*".to_owned()] }],
     };
     let places =
         [ParameterPlace::Path, ParameterPlace::Query, ParameterPlace::Header, ParameterPlace::Cookie];
@@ -774,6 +776,19 @@ fn introspection() -> Introspection {
     }
 }
 
+fn combinations() -> Vec<Combination> {
+    let place = Credential::Query(valid(json!("key")));
+    let needs = vec![
+        Need::ApiKey(Some(place)),
+        Need::Password,
+        Need::Token,
+        Need::TokenOrSession,
+        Need::ClientCertificate,
+        Need::Service,
+    ];
+    vec![Combination { needs, scopes: vec![valid(json!("read write"))] }]
+}
+
 fn security() -> Security {
     let cors = json!({
         "allowOrigins": ["*", "https://a.example", "https://*.example.com"], "allowMethods": ["PUT"],
@@ -800,6 +815,7 @@ fn security() -> Security {
         oidc: Some(Arc::new(oidc())),
         introspection: Some(Arc::new(introspection())),
         required_scopes: valid(json!(["read", "admin write"])),
+        combinations: combinations(),
     };
     let rule = json!({
         "action": "Allow", "consumers": ["shop/alice"], "groups": ["gold"], "claims": [claim()], "methods": ["GET"],

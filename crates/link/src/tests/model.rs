@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sluicegate_model::access_log::{AccessLogSettings, LogEscape, LogFormat};
 use sluicegate_model::contract::{
-    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, ResponseContract,
-    StatusRange,
+    Example, MediaContract, OperationContract, Parameter, ParameterPlace, ParameterStyle, PartContract,
+    ResponseContract, StatusRange,
 };
 use sluicegate_model::feature::compression::{Levels, MediaRange};
 use sluicegate_model::feature::{BackendFeatures, RetryConstraint, Validation, ValidationMode};
@@ -267,12 +267,17 @@ fn contract() -> impl Strategy<Value = ApiContract> {
         option::of(any::<u32>()),
         vec(example, 0..2),
         vec(parameter.clone(), 0..2),
+        vec((text(), vec(text(), 0..2)), 0..2),
     )
-        .prop_map(|(media_type, schema, examples, fields)| MediaContract {
+        .prop_map(|(media_type, schema, examples, fields, parts)| MediaContract {
             media_type: media_type.into(),
             schema,
             examples,
             fields,
+            parts: parts
+                .into_iter()
+                .map(|(name, media_types)| PartContract { name: name.into(), media_types })
+                .collect(),
         })
         .boxed();
     let status = prop_oneof![

@@ -10,6 +10,7 @@ use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 use sluicegate_model::feature::authentication::ext_auth::CacheTime;
 use sluicegate_model::feature::authentication::jwt::{Provider, ProviderKeys, RemoteKeys};
+use sluicegate_model::feature::authentication::{Combination, Need};
 use sluicegate_model::feature::headers::TemplateHeader;
 use sluicegate_model::feature::{
     AuthRequest, AuthRequestCache, Authentication, Authorization, Basic, Cors, Digest, ExtAuth, ExternalAuth,
@@ -268,9 +269,19 @@ fn authentication() -> impl Strategy<Value = Authentication> {
     let others = (option::of(jwt()), option::of(basic()), option::of(digest()), option::of(ext_auth()));
     // Only tokens have scopes.
     let scopes = list(text_of("[a-z]{1,4}( [a-z]{1,4}){0,2}"));
-    let servers = (option::of(oidc()), option::of(introspection()), scopes);
+    let needs = vec![Need::ApiKey(None), Need::Password, Need::Token, Need::TokenOrSession, Need::Service];
+    let needs = vec(prop::sample::select(needs), 0..3);
+    let combination = needs.prop_map(|needs| Combination { needs, scopes: Vec::new() });
+    let combinations = vec(combination, 0..3);
+    let servers = (option::of(oidc()), option::of(introspection()), scopes, combinations);
     (require, option::of(scope), api_key, others, servers).prop_map(
-        |(require, consumers, api_key, (jwt, basic, digest, ext_auth), (oidc, introspection, scopes))| {
+        |(
+            require,
+            consumers,
+            api_key,
+            (jwt, basic, digest, ext_auth),
+            (oidc, introspection, scopes, combinations),
+        )| {
             let has_tokens = jwt.is_some() || oidc.is_some() || introspection.is_some();
             Authentication {
                 require,
@@ -283,6 +294,7 @@ fn authentication() -> impl Strategy<Value = Authentication> {
                 oidc: oidc.map(Arc::new),
                 introspection: introspection.map(Arc::new),
                 required_scopes: if has_tokens { valid(scopes) } else { Entries::default() },
+                combinations,
             }
         },
     )

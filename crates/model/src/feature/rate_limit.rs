@@ -57,9 +57,9 @@ pub struct Limit {
     #[serde(default, skip_serializing_if = "super::is_default")]
     #[n(6)]
     pub groups: Entries<GroupName, 64>,
-    /// Whether requests above the limit are served. The gateway then counts such requests
-    /// (sluicegate_policy_dry_runs_total) and names the limit in the JSON access log (dry_runs). Clients do not see the
-    /// limit. Default: false.
+    /// false: requests above the limit are rejected. true: the gateway serves them, counts them in the metric
+    /// sluicegate_policy_dry_runs_total, and names the limit in the field dry_runs of the JSON access log. Clients
+    /// do not notice the limit. Default: false.
     #[serde(default)]
     #[n(7)]
     pub dry_run: bool,
@@ -163,9 +163,9 @@ pub struct Concurrency {
     #[serde(default, skip_serializing_if = "super::is_default")]
     #[n(3)]
     pub groups: Entries<GroupName, 64>,
-    /// Whether requests above the limit are served. The gateway then counts such requests
-    /// (sluicegate_policy_dry_runs_total) and names the limit in the JSON access log (dry_runs). Clients do not see the
-    /// limit. Default: false.
+    /// false: requests above the limit are rejected. true: the gateway serves them, counts them in the metric
+    /// sluicegate_policy_dry_runs_total, and names the limit in the field dry_runs of the JSON access log. Clients
+    /// do not notice the limit. Default: false.
     #[serde(default)]
     #[n(4)]
     pub dry_run: bool,

@@ -19,7 +19,7 @@ use crate::encoding::adapt::{Adapt as _, List, Raw};
 pub struct SecretKeyRef {
     /// The name of the Secret.
     pub name: Hostname,
-    /// The key in the data of the Secret. The default depends on the use of the Secret.
+    /// The key in the data of the Secret. The default is in the description of the reference.
     pub key: Option<DataKey>,
 }
 

@@ -211,7 +211,7 @@ impl<'t> Trial<'t> {
 
     /// The caller in words.
     fn words_of(&self, identity: &Identity, authentication: &Authentication) -> String {
-        let method = identity.by.and_then(|by| authentication.methods.get(by)).map(|method| match method {
+        let in_words = |method: &Method| match method {
             Method::Jwt(_) => "JSON Web Token",
             Method::ApiKey { .. } => "API key",
             Method::Basic(_) => "Basic authentication",
@@ -219,12 +219,18 @@ impl<'t> Trial<'t> {
             Method::Introspection(_) => "token introspection",
             Method::Oidc(_) => "session of OpenID Connect",
             Method::External(_) | Method::Unusable => "authorization service",
+        };
+        let methods = identity.by.map(|by| {
+            let used = authentication.methods.iter().enumerate().filter(|(number, _)| by.has(*number));
+            used.map(|(_, method)| in_words(method)).collect::<Vec<_>>().join(" and ")
         });
         let consumer = identity.consumer.map(|consumer| self.served.table.consumers().get(consumer));
         let who = consumer
             .map_or_else(|| "a caller without a Consumer".to_owned(), |of| of.consumer.id.to_string());
-        match (method, authentication.require) {
-            (Some(method), _) => format!("{who}, by {method}"),
+        match (methods.as_deref(), authentication.require) {
+            (Some(""), Require::Optional) => "the caller has no credential, and needs none".to_owned(),
+            (Some(""), _) => format!("{who}, by a client certificate"),
+            (Some(methods), _) => format!("{who}, by {methods}"),
             (None, Require::Optional) => "the caller has no credential, and needs none".to_owned(),
             (None, _) => format!("{who}, by all methods"),
         }

@@ -98,6 +98,7 @@ impl<'t> Trial<'t> {
             is_tls: described.is_https,
             forwarding: forwarding_lines(shown, port, described.is_https).into(),
             identity: Box::default(),
+            has_certificate: false,
             denied: None,
             ends: None,
         };
@@ -149,6 +150,7 @@ impl<'t> Trial<'t> {
             is_tls: self.described.is_https,
             is_trusted: self.trusted,
             is_http2: false,
+            has_certificate: self.origin.has_certificate,
         };
         RequestView { head: self.head(), client, path: &self.path }
     }
@@ -256,9 +258,11 @@ impl<'t> Trial<'t> {
             });
             return Err(fails(format!("The TLS handshake fails. {because}")));
         }
-        let tls::Identity { lines, denied } = tls::identity(auth, certificate.map(std::slice::from_ref));
+        let tls::Identity { lines, is_verified, denied } =
+            tls::identity(auth, certificate.map(std::slice::from_ref));
         let is_valid = denied.is_none();
         (self.origin.identity, self.origin.denied) = (lines.into(), denied);
+        self.origin.has_certificate = is_verified;
         let effect = match (certificate, is_valid) {
             (None, true) => "the client needs no certificate",
             (None, false) => "the client has no certificate",

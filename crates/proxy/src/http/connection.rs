@@ -67,6 +67,8 @@ pub(crate) struct Origin {
     pub(crate) forwarding: Box<[u8]>,
     /// The header lines that describe the client's certificate to endpoints.
     pub(crate) identity: Box<[u8]>,
+    /// Whether the client has a certificate that is valid under the CA certificates.
+    pub(crate) has_certificate: bool,
     /// The reason why the requests of the client are denied, because of its certificate.
     pub(crate) denied: Option<ClientFault>,
     /// The time at which the connection is so old that the client should make a new one.
@@ -242,6 +244,7 @@ impl Origin {
             session,
             forwarding: forwarding.into(),
             identity: identity.lines.into(),
+            has_certificate: identity.is_verified,
             denied: identity.denied,
             ends: None,
         }

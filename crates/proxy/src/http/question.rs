@@ -468,8 +468,14 @@ mod tests {
         let mut head = RequestHead::default();
         let parsed = head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default());
         assert!(parsed.expect("a valid head"));
-        let client =
-            ClientView { peer: CLIENT, address: Ok(CLIENT), is_tls: false, is_trusted, is_http2: false };
+        let client = ClientView {
+            peer: CLIENT,
+            address: Ok(CLIENT),
+            is_tls: false,
+            is_trusted,
+            is_http2: false,
+            has_certificate: false,
+        };
         ask(&RequestView { head: HeadView { head: &head, buf: text.as_bytes() }, client, path: b"/normal" })
     }
 
@@ -484,6 +490,7 @@ mod tests {
             is_tls: false,
             forwarding: b"X-Forwarded-For: 192.0.2.7\r\n"[..].into(),
             identity: b"ssl-client-verify: NONE\r\n"[..].into(),
+            has_certificate: false,
             denied: None,
             ends: None,
         };

@@ -232,13 +232,18 @@ impl Exchange<'_> {
         let is_coded = head
             .header(buf, Known::ContentEncoding)
             .is_some_and(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+        let unreadable = match content_type.as_deref().is_some_and(has_foreign_charset) {
+            _ if is_coded => Some("has a content coding"),
+            true => Some("has another charset than UTF-8"),
+            false => None,
+        };
         let shard = |exchange: &Self| stats.of(exchange.worker.id);
         if violations.is_empty() && has_schema {
             let is_long = matches!(head.framing, ResponseFraming::Length(length) if length > validation.body_limit() as u64);
-            match enforces {
-                true if is_coded => violations.push(unread("has a content coding")),
-                true if is_long => violations.push(unread("is too long to be validated")),
-                true => match self.read_reply(&mut connection, validation.body_limit()).await {
+            match (enforces, unreadable) {
+                (true, Some(fault)) => violations.push(unread(fault)),
+                (true, None) if is_long => violations.push(unread("is too long to be validated")),
+                (true, None) => match self.read_reply(&mut connection, validation.body_limit()).await {
                     Ok(Some((body, _room))) => {
                         violations = operation.check_response_body(status, content_type.as_deref(), &body);
                     }
@@ -250,8 +255,10 @@ impl Exchange<'_> {
                         return Err(fault.into());
                     }
                 },
-                false if is_coded || is_long => shard(self).responses_skipped.add(1),
-                false => {
+                (false, unreadable) if unreadable.is_some() || is_long => {
+                    shard(self).responses_skipped.add(1);
+                }
+                (false, _) => {
                     self.inspects =
                         Some(Box::new(Inspected { limit: validation.body_limit(), content_type, status }));
                 }

@@ -1,5 +1,6 @@
 //! The views of a request that features read, and the edits that they ask for.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use sluicegate_model::Settings;
@@ -9,6 +10,7 @@ use super::encode::original_peer;
 use super::exchange::Exchange;
 use super::target::raw_path;
 use crate::feature::edit::Edits;
+use crate::name::host_name;
 use crate::request::{ClientView, HeadView, RequestView};
 use crate::template::TemplateView;
 
@@ -27,7 +29,23 @@ impl Exchange<'_> {
             is_tls: origin.session.is_some(),
             is_trusted: self.trusted,
             is_http2: self.client.is_http2(),
+            has_certificate: self.has_certificate(),
         }
+    }
+
+    /// Whether the client has a valid certificate, and the connection is under the policy for client certificates of the requested
+    /// host, as this policy is now.
+    fn has_certificate(&self) -> bool {
+        let origin = &self.client.origin;
+        let Some(session) = origin.session.as_ref().filter(|_| origin.has_certificate) else { return false };
+        let host = host_name(self.head().authority());
+        let name = match &session.name {
+            Some(name) if host.eq_ignore_ascii_case(name.as_bytes()) => Cow::Borrowed(&**name),
+            _ => Cow::Owned(String::from_utf8_lossy(host).to_ascii_lowercase()),
+        };
+        let names = self.snapshot.table.tls(origin.entrance);
+        let auth = names.and_then(|names| names.client_auth(&name).ok().flatten());
+        auth.is_some_and(|auth| session.is_under(auth))
     }
 
     /// The request, as features see it.

@@ -18,6 +18,8 @@ use crate::failure::ClientFault;
 pub(crate) struct Identity {
     /// The header lines for an endpoint, with the names of ingress-nginx.
     pub(crate) lines: Vec<u8>,
+    /// Whether the client has a certificate that is valid under the CA certificates, and that the policy accepts.
+    pub(crate) is_verified: bool,
     /// The reason why the client's requests are denied.
     pub(crate) denied: Option<ClientFault>,
 }
@@ -29,6 +31,7 @@ pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<
         let lines = b"ssl-client-verify: NONE\r\n".to_vec();
         return Identity {
             lines,
+            is_verified: false,
             denied: auth.at_requests.as_ref().and_then(|check| denied(auth, check, None, "")),
         };
     };
@@ -59,7 +62,8 @@ pub(crate) fn identity(auth: &ClientAuth, certificates: Option<&[CertificateDer<
     }
     let check = auth.at_requests.as_ref();
     let denied = check.and_then(|check| denied(auth, check, Some(&verified), &subject));
-    Identity { lines: lines.into_bytes(), denied }
+    let is_verified = verified.is_ok() && denied.is_none();
+    Identity { lines: lines.into_bytes(), is_verified, denied }
 }
 
 /// Whether the TLS handshake accepts a client. `certificate` is its certificate, which no intermediate certificates follow.

@@ -406,6 +406,10 @@ async fn invalid_responses_receive_502_in_enforce() -> TestResult {
         (json_of("7"), json!([{"pointer": "#", "detail": "value is not of type \"object\""}])),
         (json_of(&too_long), json!([{"pointer": "#", "detail": "is too long to be validated"}])),
         (
+            json_of(r#"{"id": 1, "name": "Tom"}"#).replace("json\r\n", "json; charset=utf-16\r\n"),
+            json!([{"pointer": "#", "detail": "has another charset than UTF-8"}]),
+        ),
+        (
             "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
             json!([{"detail": "The operation has no response with status 500."}]),
         ),
@@ -430,7 +434,7 @@ async fn invalid_responses_receive_502_in_enforce() -> TestResult {
     }
     let rejected =
         metric(&site, "sluicegate_api_invalid_total", &["message=\"response\"", "action=\"rejected\""]);
-    assert_eq!(rejected.await?, 7);
+    assert_eq!(rejected.await?, 8);
     Ok(())
 }
 
@@ -458,6 +462,11 @@ async fn reported_responses_are_forwarded_as_they_arrive() -> TestResult {
     assert_eq!(ask(&site, "GET", "/v1/pets/7", "", "").await?.body.len(), 2000);
     assert_eq!(reported().await?, 2);
     assert_eq!(metric(&site, "sluicegate_api_not_validated_total", &["message=\"response\""]).await?, 1);
+    let latin = head.replace("json\r\n", "json; charset=latin1\r\n");
+    backend.set(Behaviour::raw(format!("{latin}{}0\r\n\r\n", part("{}"))));
+    assert_eq!(ask(&site, "GET", "/v1/pets/7", "", "").await?.body, b"{}");
+    assert_eq!(reported().await?, 2, "the charset is not read");
+    assert_eq!(metric(&site, "sluicegate_api_not_validated_total", &["message=\"response\""]).await?, 2);
     // The client receives the first part before the endpoint sends the second part.
     backend.set(Behaviour::raw(format!("{head}{}", part("{\"a\": "))));
     let mut client = Client::connect(site.http).await?;

@@ -3,8 +3,9 @@
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client, Response};
 use sluicegate_testkit::provider::{self, CLIENT, Provider};
+use sluicegate_testkit::tls::{Authority, ClientOptions, ExtendedKeyUsagePurpose};
 
-use crate::support::{LIMIT, Site};
+use crate::support::{LIMIT, Site, free_address};
 
 type TestResult = anyhow::Result<()>;
 
@@ -37,6 +38,7 @@ security: [{key: []}]
 components:
   securitySchemes:
     key: {type: apiKey, in: header, name: X-Key}
+    second: {type: apiKey, in: query, name: second}
     oauth: {type: oauth2}
     certificate: {type: mutualTLS}
 paths:
@@ -47,6 +49,8 @@ paths:
   /optional: {get: {security: [{}, {key: []}]}}
   /both: {get: {security: [{key: [], oauth: []}]}}
   /certificate: {get: {security: [{certificate: []}]}}
+  /trusted: {get: {security: [{certificate: [], key: []}, {key: [], oauth: [read]}]}}
+  /pair: {get: {security: [{key: [], second: []}]}}
 ";
 
 /// An Api with the document, and further lines of the specification.
@@ -423,7 +427,15 @@ stringData: {{key: a-long-key-of-alice}}
         ("/both", key, 401),
         ("/both", reader, 401),
         ("/both", &both, 200),
-        ("/certificate", &both, 503),
+        ("/certificate", &both, 403),
+        ("/trusted", none, 401),
+        ("/trusted", key, 401),
+        ("/trusted", &format!("{key}{writer}"), 200),
+        ("/trusted", &format!("{key}Authorization: Bearer nobody\r\n"), 403),
+        ("/pair", key, 401),
+        ("/pair?second=a-long-key-of-alice", none, 401),
+        ("/pair?second=wrong", key, 401),
+        ("/pair?second=a-long-key-of-alice", key, 200),
         ("/none", none, 401),
         ("/none", key, 401),
     ] {
@@ -433,8 +445,63 @@ stringData: {{key: a-long-key-of-alice}}
     let challenge = Some("Bearer error=\"insufficient_scope\", scope=\"read write\"");
     assert_eq!(refused.header("www-authenticate"), challenge);
     let problems = client::get(site.admin, "localhost", "/config").await?.text();
-    assert!(problems.contains("is of the type mutualTLS, which is not supported"), "{problems}");
     assert!(!problems.contains("needs spec.authentication"), "{problems}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn operation_requires_a_client_certificate_of_the_host() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let site = Site::of([&backend])?;
+    let (authority, clients) = (Authority::new(), Authority::named("Clients"));
+    let document = format!("inline: |{}", SECURED.replace('\n', "\n      "));
+    // The CA certificates of the clients are those of an Ingress of the host. A second host has none.
+    let more = "    tls: {secretName: edge}
+  - name: other
+    hosts: [other.test]
+    backend: {service: web, port: http}
+    tls: {secretName: edge}
+  documentSecurity: Enforce
+";
+    site.save("api.yaml", &api_of(&document, more, ""))?;
+    let pem = clients.pem().replace('\n', "\\n");
+    site.save(
+        "ingress.yaml",
+        &format!(
+            "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: clients
+  annotations: {{sluicegate.dev/auth-tls-secret: clients, sluicegate.dev/auth-tls-verify-client: optional}}
+spec:
+  ingressClassName: sluicegate
+  tls: [{{hosts: [pets.test], secretName: edge}}]
+  rules:
+  - host: pets.test
+    http: {{paths: [{{path: /ingress, pathType: Exact, backend: {{service: {{name: web, port: {{name: http}}}}}}}}]}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: clients}}
+stringData: {{ca.crt: \"{pem}\"}}
+"
+        ),
+    )?;
+    site.save("edge.yaml", &authority.issue(&["pets.test", "other.test"]).secret("edge"))?;
+    let https = free_address()?;
+    let _gateway = site.serve(&["--workers=1", "--listen-https", &https.to_string()]).await?;
+    let ask = async |options: &ClientOptions, name: &str, host: &str| {
+        let mut client = Client::connect_tls(https, options, name).await?;
+        let response = client.request(format!("GET /certificate HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
+        anyhow::Ok(response.status)
+    };
+    let alice = clients.issue_for(&["alice"], ExtendedKeyUsagePurpose::ClientAuth);
+    let known = authority.client().identity(&alice);
+    assert_eq!(ask(&known, "pets.test", "pets.test").await?, 200);
+    assert_eq!(ask(&authority.client(), "pets.test", "pets.test").await?, 403);
+    // The certificate is valid for its host alone.
+    assert_eq!(ask(&known, "other.test", "other.test").await?, 403);
+    assert_ne!(ask(&known, "pets.test", "other.test").await?, 200);
     Ok(())
 }
 
@@ -445,6 +512,15 @@ async fn document_of_a_url_is_fetched_and_its_last_valid_version_stays() -> Test
     let site = Site::of([&backend])?;
     let document = |server: &Backend| format!("url: http://{}/openapi.yaml", server.addr());
     site.save("ingress.yaml", &api_of(&document(&server), "", ""))?;
+    let policy = "
+apiVersion: sluicegate.dev/v1alpha1
+kind: TrafficPolicy
+metadata: {name: misspelt}
+spec:
+  targetRefs: [{group: sluicegate.dev, kind: Api, name: pets, sectionName: misspelt}]
+  timeouts: {request: 1s}
+";
+    site.save("policy.yaml", policy)?;
     let cache = site.path().join(".documents").to_string_lossy().into_owned();
     let host = server.ip().to_string();
     let options = ["--api-document-host", &host, "--api-document-interval", "1s", "--api-document-cache"];
@@ -463,6 +539,8 @@ async fn document_of_a_url_is_fetched_and_its_last_valid_version_stays() -> Test
     server.set(published(&DOCUMENT.replace("/pets/mine", "/pets/ours")));
     until("/v1/pets/ours/x", 404).await?;
     until("/v1/pets/ours", 200).await?;
+    let problems = client::get(site.admin, "localhost", "/config").await?.text();
+    assert!(problems.contains("has no operation or set \\\"misspelt\\\""), "{problems}");
     for fault in ["openapi: 3.1.0\npaths: {/cats: {get: 7}}\n", "a: ["] {
         server.set(published(fault));
         let fetched = server.requests();
@@ -563,6 +641,40 @@ async fn version_decides_about_its_requests_also_at_paths_of_the_default_version
             let response = ask(&site, "GET", &format!("/v1/new{}", other.0), &other.1).await?;
             assert!(response.text().contains("no such version"), "{}", response.text());
             assert_eq!(ask(&site, "GET", "/v1/new", "").await?.status, 200);
+            gateway.stop(LIMIT).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn unknown_version_has_no_lifecycle_of_the_default_version() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let dates = "deprecation: \"2026-01-01T00:00:00Z\", successor: \"https://next.test/\"";
+    let ended = "state: Deprecated, deprecation: \"2026-01-01T00:00:00Z\", sunset: \"2026-02-01T00:00:00Z\"";
+    for (place, lines, query) in [("Header", "Api-Version: 9\r\n", ""), ("Query", "", "?api-version=9")] {
+        for (state, of_default) in [
+            (format!("state: Deprecated, sunset: \"2037-01-01T00:00:00Z\", {dates}"), 200),
+            (ended.to_owned(), 410),
+            (format!("state: Retired, {dates}"), 410),
+            (format!("state: Blocked, {dates}"), 503),
+        ] {
+            let site = Site::of([&backend])?;
+            let of = format!(
+                "  version: \"1\"\n  versioning: {{in: {place}, isDefault: true}}\n  lifecycle: {{{state}}}\n"
+            );
+            site.save("ingress.yaml", &api(&of, ""))?;
+            let mut gateway = site.serve(&["--workers=1"]).await?;
+            let response = ask(&site, "GET", "/v1/pets", "").await?;
+            assert_eq!((response.status, response.header("deprecation").is_some()), (of_default, true));
+            for (method, target) in [("GET", "/v1/pets"), ("PATCH", "/v1/pets"), ("GET", "/v1/missing")] {
+                let response = ask(&site, method, &format!("{target}{query}"), lines).await?;
+                assert_eq!(response.status, 404, "{place} {state} {method} {target}");
+                assert!(response.text().contains("no such version"), "{}", response.text());
+                for name in ["deprecation", "sunset", "link"] {
+                    assert_eq!(response.header(name), None, "{place} {state} {method} {target}");
+                }
+            }
             gateway.stop(LIMIT).await?;
         }
     }

@@ -212,11 +212,13 @@ async fn verify_finds_a_changed_entry_and_a_missing_entry() -> TestResult {
     let database = folder.path().join("audit.db");
     let _gateway = serve(&site, &database).await?;
     newest(&site, 1).await?;
+    let admin = site.admin.to_string();
+    let verified = said(&["audit", "verify", "--admin", &admin])?;
+    assert!(verified.starts_with("1 entry, 1, is complete and unchanged.\nanchor: 1:"), "{verified}");
     for requests in 1..=3 {
         site.save("gold.yaml", &plan("gold", requests))?;
         newest(&site, 1 + requests as usize).await?;
     }
-    let admin = site.admin.to_string();
     let verified = said(&["audit", "verify", "--admin", &admin])?;
     assert!(verified.starts_with("4 entries, 1 to 4, are complete and unchanged.\nanchor: 4:"), "{verified}");
     let anchor = verified.trim().rsplit(' ').next().unwrap_or_default().to_owned();

@@ -177,3 +177,29 @@ fn strict_conversion_fails_and_names_each_thing_that_is_not_converted() -> TestR
     }
     Ok(())
 }
+
+#[test]
+fn files_of_a_directory_are_one_configuration() -> TestResult {
+    let source = tempfile::tempdir()?;
+    let convert = || sluicegate().arg("convert").arg("--strict").arg(source.path()).output();
+    std::fs::write(
+        source.path().join("a.yaml"),
+        "_format_version: \"3.0\"\nservices:\n- {name: a, url: 'http://a.test'}\n",
+    )?;
+    std::fs::create_dir(source.path().join("team"))?;
+    let routes = "_format_version: \"3.0\"\nroutes:\n- {name: r, paths: [/r], service: {name: a}}\n";
+    std::fs::write(source.path().join("team/b.yml"), routes)?;
+    let output = convert()?;
+    let (objects, errors) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    assert!(output.status.success() && objects.contains("kind: HTTPRoute"), "{errors}");
+    std::fs::write(
+        source.path().join("team/c.json"),
+        "{\"_format_version\": \"3.0\",\n\"services\": [{\"name\": \"a\", \"host\": \"b.test\"}]}",
+    )?;
+    let output = convert()?;
+    let errors = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("team/c.json:2: service \"a\": has the name of another service ("), "{errors}");
+    assert!(errors.contains("a.yaml:3), which Kong rejects"), "{errors}");
+    Ok(())
+}

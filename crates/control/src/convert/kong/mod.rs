@@ -17,11 +17,12 @@
 //! | [`services`] | the Services, their endpoints and health checks |
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use sluicegate_kong::node::ReadError;
 use sluicegate_kong::note::Notes;
-use sluicegate_kong::{File, Note, Severity};
+use sluicegate_kong::{File, Note, Severity, Source};
 
 use super::numbered;
 use crate::object::gateway_api::GROUP;
@@ -79,36 +80,44 @@ impl Default for KongOptions {
 pub struct KongConverted {
     /// The objects, as YAML; empty if a note is an error.
     pub yaml: String,
-    /// The errors of the file, and the things that are not converted.
-    pub notes: Vec<Note>,
+    /// The errors of the files, and the things that are not converted, each with its file and its line in the file.
+    pub notes: Vec<(PathBuf, Note)>,
 }
 
 impl KongConverted {
     /// The number of errors.
     #[must_use]
     pub fn errors(&self) -> usize {
-        self.notes.iter().filter(|note| note.severity == Severity::Error).count()
+        self.notes.iter().filter(|(_, note)| note.severity == Severity::Error).count()
     }
 }
 
-/// Converts the text of a declarative file of Kong. `variable` returns the value of a variable of the environment.
+/// Converts the texts of declarative files of Kong, which are one configuration. `variable` returns the value of a variable of the
+/// environment.
 #[must_use]
 pub fn convert_kong(
-    text: &str,
+    files: &[(PathBuf, String)],
     options: &KongOptions,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> KongConverted {
-    let file = match File::read(text, variable) {
+    let path = |file: usize| files.get(file).map(|(path, _)| path.clone()).unwrap_or_default();
+    let names: Vec<String> = files.iter().map(|(path, _)| path.display().to_string()).collect();
+    let sources = files.iter().zip(&names).map(|((_, text), name)| Source { name, text });
+    let file = match File::read_all(&sources.collect::<Vec<_>>(), variable) {
         Ok(file) => file,
-        Err(fault) => {
-            let (line, message, entity) = (fault.line, fault.message, String::new());
-            let note = Note { line, severity: Severity::Error, entity, message };
-            return KongConverted { yaml: String::new(), notes: vec![note] };
+        Err(ReadError { file, line, message }) => {
+            let note = Note { line, severity: Severity::Error, entity: String::new(), message };
+            return KongConverted { yaml: String::new(), notes: vec![(path(file), note)] };
         }
     };
+    let places = &file.places;
     let Objects { objects, notes } = objects(&file, options);
     let documents = objects.iter().filter_map(|(_, object)| serde_saphyr::to_string(object).ok());
-    KongConverted { yaml: documents.collect::<Vec<_>>().join("---\n"), notes }
+    let notes = notes.into_iter().map(|note| {
+        let (file, line) = places.of(note.line);
+        (path(file), Note { line, ..note })
+    });
+    KongConverted { yaml: documents.collect::<Vec<_>>().join("---\n"), notes: notes.collect() }
 }
 
 /// Whether a text is a declarative file of Kong: a line begins with the key of its format. In YAML, an indented line may be a

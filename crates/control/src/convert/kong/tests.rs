@@ -5,7 +5,7 @@ use sluicegate_kong::router::{Request, choose, order};
 use sluicegate_model::rule::{PathMatch, RuleMatch, ValueMatch};
 use sluicegate_model::{Config, HostPattern, PathPattern, Rule, VirtualHost};
 
-use super::{KongOptions, convert_kong, is_kong, located};
+use super::{KongConverted, KongOptions, convert_kong, is_kong, located};
 use crate::store::Store;
 use crate::translate::{TranslateOptions, translate};
 
@@ -107,6 +107,10 @@ fn compare(
         }
     }
     rows
+}
+
+fn convert(text: &str, options: &KongOptions) -> KongConverted {
+    convert_kong(&[("kong.yaml".into(), text.to_owned())], options, &|_| None)
 }
 
 #[test]
@@ -247,7 +251,7 @@ fn services_plugins_and_consumers_have_their_effect() {
 
 #[test]
 fn converted_objects_are_valid_and_serve_the_same_rules_as_the_file() {
-    let yaml = convert_kong(FILE, &KongOptions::default(), &|_| None).yaml;
+    let yaml = convert(FILE, &KongOptions::default()).yaml;
     let mut store = Store::default();
     store.set_file(Path::new("m.yaml"), &yaml);
     let problems: Vec<String> = store.problems().map(|problem| problem.to_string()).collect();
@@ -278,10 +282,9 @@ fn objects_of_large_values_are_valid() {
 
 #[test]
 fn file_with_an_error_converts_to_nothing_and_names_the_line() {
-    let converted =
-        convert_kong("_format_version: \"3.0\"\nroutes:\n- {name: a}\n", &KongOptions::default(), &|_| None);
+    let converted = convert("_format_version: \"3.0\"\nroutes:\n- {name: a}\n", &KongOptions::default());
     assert_eq!((converted.errors(), &*converted.yaml), (1, ""));
-    let line = located(Path::new("kong.yaml"), &converted.notes[0]);
+    let line = located(&converted.notes[0].0, &converted.notes[0].1);
     assert_eq!(
         line,
         "kong.yaml:3: route \"a\": has no condition: write hosts, paths, methods, headers or snis"
@@ -444,15 +447,15 @@ fn names_with_underscores_and_addresses_are_hosts_of_services() {
     }
     let text = "_format_version: \"3.0\"\nservices: [{name: a, url: 'http://my_app', routes: [{name: a, paths: [/a]}]}]\n";
     let options = KongOptions { for_cluster: true, ..KongOptions::default() };
-    let notes = convert_kong(text, &options, &|_| None).notes;
-    assert!(notes[0].message.contains("Kubernetes accepts in no Service"), "{notes:?}");
+    let notes = convert(text, &options).notes;
+    assert!(notes[0].1.message.contains("Kubernetes accepts in no Service"), "{notes:?}");
 }
 
 #[test]
 fn routes_attach_to_an_existing_gateway() {
     let text = "_format_version: \"3.0\"\nservices: [{name: a, url: 'http://a.test', routes: [{name: a, paths: [/a], protocols: [https]}]}]\n";
     let options = KongOptions { has_gateway: true, ..KongOptions::default() };
-    let converted = convert_kong(text, &options, &|_| None);
+    let converted = convert(text, &options);
     assert!(!converted.yaml.contains("kind: Gateway\nmetadata"), "{}", converted.yaml);
     assert!(converted.yaml.contains("port: 8443"), "{}", converted.yaml);
     assert_eq!(converted.notes, []);
@@ -465,7 +468,7 @@ fn many_rules_of_a_route_become_several_objects() {
         "_format_version: \"3.0\"\nservices: [{{name: a, url: 'http://a.test/x', routes: [{{name: a, paths: [{}], methods: [GET, PUT, POST, PATCH]}}]}}]\n",
         paths.join(", ")
     );
-    let yaml = convert_kong(&text, &KongOptions::default(), &|_| None).yaml;
+    let yaml = convert(&text, &KongOptions::default()).yaml;
     for route in yaml.split("---\n").filter(|object| object.contains("kind: HTTPRoute")) {
         let (rules, matches) = (route.matches("matches:").count(), route.matches("method:").count());
         assert!(rules <= 16 && matches <= 128, "{rules} rules, {matches} matches");

@@ -50,8 +50,9 @@ pub(super) fn ask<'a>(store: &'a Store, documents: &Documents, intents: &mut Int
         let (at, api) = (documents.at, documents.api);
         let before = intents.problems.len();
         let of = subscriptions.of(at.object, api);
-        let intent = intent(store, at, api, (documents, &defaults), of, &mut intents.problems);
+        let (intent, partial) = intent(store, at, api, (documents, &defaults), of, &mut intents.problems);
         intents.http.push(intent);
+        intents.partial_apis.extend(partial.map(|reason| (at.object, reason)));
         let mut faults =
             intents.problems[before..].iter().filter(|problem| problem.severity == Severity::Error);
         let fault = store.error_of(at.object).or_else(|| faults.next().map(Problem::within));
@@ -144,6 +145,7 @@ impl ApiDocuments<'_, '_> {
     }
 }
 
+/// The intent of an Api, and the reason why it serves only a part of its operations.
 fn intent<'a>(
     store: &Store,
     at: At<'a>,
@@ -151,14 +153,23 @@ fn intent<'a>(
     (mut documents, defaults): (ApiDocuments<'_, 'a>, &[DefaultVersion<'_>]),
     mut subscriptions: ApiSubscriptions<'_>,
     problems: &mut Vec<Problem>,
-) -> Intent<'a> {
+) -> (Intent<'a>, Option<&'static str>) {
     let returns =
         Entries::new(api.lifecycle.sunset.and_then(after).into_iter().collect()).unwrap_or_default();
     let template_headers = headers(&api.lifecycle.headers());
     let lifecycle = Features { template_headers, returns, ..Features::default() };
     let mut hosts = Vec::new();
+    let mut partial = match api.lifecycle.state {
+        LifecycleState::Created | LifecycleState::Blocked | LifecycleState::Retired => {
+            Some("its lifecycle state lets it serve no operation")
+        }
+        LifecycleState::PreReleased | LifecycleState::Published | LifecycleState::Deprecated => None,
+    };
     for environment in &api.environments {
         let contract = documents.of(environment);
+        if contract.is_none() {
+            partial.get_or_insert("one of its documents is not known here");
+        }
         problems.append(&mut documents.problems);
         let contract = contract.as_deref();
         let (lifecycle, problems, subscriptions) = (&lifecycle, &mut *problems, &mut subscriptions);
@@ -183,7 +194,7 @@ fn intent<'a>(
         hosts: Cow::Borrowed(&environment.hosts[..]),
         certificate: Some(certificate::of_secret(store, secret)),
     });
-    Intent {
+    let intent = Intent {
         at,
         created: api.created,
         hosts,
@@ -198,7 +209,8 @@ fn intent<'a>(
         unmatched: None,
         refuses: None,
         named: Vec::new(),
-    }
+    };
+    (intent, partial)
 }
 
 fn https() -> Https {
@@ -241,6 +253,9 @@ impl Rules<'_, '_, '_> {
             (_, Some(_)) => None,
         };
         let mut rules = Vec::new();
+        // The lifecycle of the default version says nothing about unknown versions.
+        let unknown = self.owned(response(404, "Not Found", "The API has no such version.", None));
+        self.add(&mut rules, choice.unknown(&below(&base)), None, &unknown, &other);
         let (Some(document), None) = (document, &refused) else {
             let own = self.own(refused.unwrap_or_default());
             self.add(&mut rules, choice.of(&below(&base)), None, &own, &other);
@@ -263,7 +278,6 @@ impl Rules<'_, '_, '_> {
         for operation in &document.operations {
             paths.entry(operation.shape()).or_default().push(operation);
         }
-        let unknown = self.own(response(404, "Not Found", "The API has no such version.", None));
         let shapes: HashSet<String> = paths.keys().cloned().collect();
         for operations in paths.into_values() {
             let Some(path) = operations.first().and_then(|first| self.path(&base, &first.path)) else {
@@ -384,7 +398,12 @@ impl Rules<'_, '_, '_> {
     /// The parts of rules with these features, and the features of the lifecycle.
     fn own(&self, features: Features) -> Arc<Own> {
         let Features { template_headers, returns, .. } = self.lifecycle.clone();
-        let features = Arc::new(Features { template_headers, returns, ..features });
+        self.owned(Features { template_headers, returns, ..features })
+    }
+
+    /// The parts of rules with these features.
+    fn owned(&self, features: Features) -> Arc<Own> {
+        let features = Arc::new(features);
         Arc::new(Own { class: self.at.id(), features, security: None, rate_limits: None, https: https() })
     }
 

@@ -297,7 +297,7 @@ impl Admitted {
         let (mut sources, mut roots, mut crls) = (Vec::new(), Vec::new(), Vec::new());
         let (mut faults, mut unresolved) = (Vec::new(), None);
         if validation.authorities.is_empty() {
-            let fault = format!("{}: {NO_AUTHORITIES}", validation.field);
+            let fault = format!("{}: {NO_AUTHORITIES}; every client is rejected", validation.field);
             unresolved = Some(Fault::new(INVALID_AUTHORITIES, fault));
         }
         for reference in &validation.authorities {

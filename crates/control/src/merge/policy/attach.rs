@@ -135,7 +135,7 @@ impl<'a, V: Parts> Attached<'a, V> {
                         absence.unwrap_or_else(accepted)
                     }
                     Entry::Occupied(holder) if holder.get().policy == index => accepted(),
-                    Entry::Occupied(holder) => absence.unwrap_or_else(|| {
+                    Entry::Occupied(holder) => absence.filter(|(reason, _)| !reason.is_accepted()).unwrap_or_else(|| {
                         let first: &Policy<'_, V> = &policies[holder.get().policy];
                         let message = format!(
                             "{} (older, or first by name) applies there already; this policy has no effect there",
@@ -342,6 +342,9 @@ impl<'a, V: Parts> Attached<'a, V> {
                 let field = target.field();
                 match reason {
                     Reason::Foreign => problems.push(policy.at.note(&field, message.clone())),
+                    Reason::Accepted if !message.is_empty() => {
+                        problems.push(policy.at.note(&field, message.clone()));
+                    }
                     Reason::Pending | Reason::Suspended | Reason::Conflicted | Reason::TargetNotFound => {
                         problems.push(policy.at.warning(&field, message.clone()));
                     }

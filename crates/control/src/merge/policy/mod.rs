@@ -202,7 +202,7 @@ impl<'a> Policies<'a> {
         if let Some((.., known)) = self.required.get(&of) {
             return known.clone();
         }
-        let applied = match requirement.apply(policy.as_deref()) {
+        let applied = match requirement.apply(policy.as_deref(), || at.id()) {
             Ok(applied) => applied.map(Arc::new),
             Err(fault) => {
                 let message = format!("{fault}; requests for its operations receive 503");

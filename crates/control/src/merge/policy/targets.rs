@@ -10,6 +10,7 @@ use super::standing::{Ancestor, Reason};
 use crate::intent::http_route::HttpRoute;
 use crate::intent::listener::{GatewayIntent, Listener};
 use crate::intent::{At, Intent, Intents};
+use crate::object::api::Api;
 use crate::object::policy::target::Target;
 use crate::object::policy::written::target::TargetKind;
 use crate::object::route::ParentRef;
@@ -29,8 +30,8 @@ pub(super) struct Targets<'i> {
 /// An object that the gateway serves.
 enum Served<'i> {
     Ingress,
-    /// An Api, and the names of its operations and sets.
-    Api(BTreeSet<&'i Arc<str>>),
+    /// An Api, the names of its operations and sets, and the reason why there may be further operations.
+    Api(BTreeSet<&'i Arc<str>>, Option<&'static str>),
     Gateway(&'i GatewayIntent<'i>),
     Route(&'i HttpRoute<'i>),
 }
@@ -38,7 +39,7 @@ enum Served<'i> {
 /// A target of a policy.
 pub(super) struct Found {
     pub(super) place: Place,
-    /// The reason why nothing can be attached there.
+    /// The reason why nothing can be attached there, or why it is not known whether something can be attached (`Accepted`).
     pub(super) absence: Option<(Reason, String)>,
     /// The Gateways of the target; none for a target without a Gateway.
     pub(super) ancestors: Vec<Ancestor>,
@@ -50,7 +51,8 @@ impl<'i> Targets<'i> {
             Kind::Api => {
                 let rules = intent.hosts.iter().flat_map(|host| &host.rules);
                 let apis = rules.filter_map(|rule| rule.api.as_ref());
-                Served::Api(apis.flat_map(|of| of.sections.iter()).collect())
+                let names = apis.flat_map(|of| of.sections.iter()).collect();
+                Served::Api(names, intents.partial_apis.get(intent.at.object).copied())
             }
             _ => Served::Ingress,
         };
@@ -94,10 +96,20 @@ impl<'i> Targets<'i> {
             }
             (_, None) => Some(missing(&object)),
             (_, Some(Served::Ingress)) => None,
-            (_, Some(Served::Api(names))) => {
+            (_, Some(Served::Api(names, partial))) => {
                 let unknown = section.as_ref().filter(|name| !names.contains(name));
-                unknown.map(|name| {
-                    no_section(&object, "operation or set", name, names.iter().map(|name| &***name))
+                unknown.and_then(|name| match partial {
+                    Some(_) if self.declares(&object, name) => None,
+                    Some(reason) => {
+                        let message = format!(
+                            "{object} may have the operation or set {name:?}, which is not checked: {reason}"
+                        );
+                        Some((Reason::Accepted, message))
+                    }
+                    None => {
+                        let names = names.iter().map(|name| &***name);
+                        Some(no_section(&object, "operation or set", name, names))
+                    }
                 })
             }
             (_, Some(Served::Gateway(gateway))) => {
@@ -147,6 +159,14 @@ impl<'i> Targets<'i> {
                 }
             },
         }
+    }
+
+    /// Whether an Api has an environment or a set of operations with this name, whatever its document has.
+    fn declares(&self, api: &ObjectRef, name: &Arc<str>) -> bool {
+        self.store.get::<Api>(api).is_some_and(|api| {
+            let sets = api.sets.iter().map(|set| &set.name);
+            sets.chain(api.environments.iter().map(|environment| &environment.name)).any(|of| of == name)
+        })
     }
 
     /// The Gateways of a route that are served here.

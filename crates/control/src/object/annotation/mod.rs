@@ -5,6 +5,7 @@
 //! | [`table`] | a row for each of our annotations |
 //! | [`page`] | the reference page, `docs/reference/annotations.md` |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -57,15 +58,28 @@ fn row(name: &str) -> Option<&'static Row> {
 
 impl Row {
     fn read(&self, value: &str, namespace: &Arc<str>, settings: &mut Settings, findings: &mut Findings) {
-        if let Err(fault) = self.value.read(value, namespace, settings) {
-            findings.error(field(self.name), fault);
+        if let Err(Fault { message, otherwise }) = self.value.read(value, namespace, settings) {
+            findings.error_or(field(self.name), message, otherwise);
         }
+    }
+}
+
+/// The fault of a value.
+struct Fault {
+    message: String,
+    /// What the gateway does instead; empty: nothing to add.
+    otherwise: Cow<'static, str>,
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Self {
+        Self { message, otherwise: "".into() }
     }
 }
 
 impl Value {
     /// Changes the settings. An invalid value is an error, and may change them too.
-    fn read(&self, value: &str, namespace: &Arc<str>, settings: &mut Settings) -> Result<(), String> {
+    fn read(&self, value: &str, namespace: &Arc<str>, settings: &mut Settings) -> Result<(), Fault> {
         match self {
             Self::Switch(set) => set(settings, switch(value)?),
             Self::Words { words, otherwise } => match words.iter().find(|word| word.word == value) {
@@ -75,44 +89,49 @@ impl Value {
                     if let Some(word) = otherwise {
                         (word.set)(settings);
                     }
-                    return Err(unknown_word(value, words, otherwise));
+                    let otherwise = otherwise.map(|word| format!("{} is used", word.word));
+                    let otherwise = otherwise.unwrap_or_default().into();
+                    return Err(Fault { message: unknown_word(value, words), otherwise });
                 }
             },
             Self::Object { kind, set, consequence } => match object(*kind, namespace, value) {
                 Ok(object) => set(settings, Some(object)),
-                Err(fault) => {
+                Err(message) => {
                     set(settings, None);
-                    let separator = if consequence.is_empty() { "" } else { "; " };
-                    return Err(format!("{fault}{separator}{consequence}"));
+                    return Err(Fault { message, otherwise: (*consequence).into() });
                 }
             },
             Self::Limit(set) => match value.parse::<u32>() {
                 Ok(limit @ 1..) => set(settings, limit),
                 _ => {
-                    return Err(format!(
+                    let fault = format!(
                         "{value:?} is not a number from 1 to {}: fix the number, or remove the annotation for no limit",
                         u32::MAX
-                    ));
+                    );
+                    return Err(fault.into());
                 }
             },
             Self::Number(set) => match value.parse::<u32>() {
                 Ok(number) => set(settings, number),
                 Err(_) => {
-                    return Err(format!(
+                    let fault = format!(
                         "{value:?} is not a number from 0 to {}: fix the number, or remove the annotation",
                         u32::MAX
-                    ));
+                    );
+                    return Err(fault.into());
                 }
             },
             Self::Name(set) => match syntax::dns_name_fault(value) {
-                Some(fault) if value.parse::<IpAddr>().is_err() => return Err(format!("{value:?} {fault}")),
+                Some(fault) if value.parse::<IpAddr>().is_err() => {
+                    return Err(format!("{value:?} {fault}").into());
+                }
                 _ => set(settings, value.into()),
             },
             Self::Codings(set) => {
                 let codings: Result<Codings, CodingsError> = value.parse();
                 let fault = codings.as_ref().err().map(ToString::to_string);
                 set(settings, codings.unwrap_or(Codings::OFF));
-                return fault.map_or(Ok(()), Err);
+                return fault.map_or(Ok(()), |fault| Err(fault.into()));
             }
             Self::Report => {}
         }
@@ -131,18 +150,14 @@ fn switch(value: &str) -> Result<bool, String> {
 }
 
 /// The fault of a value that is none of the words.
-fn unknown_word(value: &str, words: &[Word], otherwise: Option<&Word>) -> String {
-    let consequence = otherwise.map(|word| format!("; {} is used", word.word)).unwrap_or_default();
+fn unknown_word(value: &str, words: &[Word]) -> String {
     if let Some(word) = words.iter().find(|word| word.elsewhere.contains(&value)) {
-        return format!("{value:?} is called {}{consequence}", word.word);
+        return format!("{value:?} is called {0}: write {0}", word.word);
     }
     let names: Vec<&str> = words.iter().map(|word| word.word).collect();
     let (last, others) = names.split_last().unwrap_or((&"", &[]));
     let names = format!("{} or {last}", others.join(", "));
-    match otherwise {
-        Some(_) => format!("{value:?} is unknown{consequence}. Write {names}"),
-        None => format!("{value:?} is unknown: write {names}"),
-    }
+    format!("{value:?} is unknown: write {names}")
 }
 
 /// The object of the same namespace that an annotation names, as `name` or `namespace/name`.
@@ -247,20 +262,30 @@ mod tests {
         let annotations = BTreeMap::from([(name.to_owned(), value.to_owned())]);
         let mut findings = Findings::default();
         let settings = read(kind, Some(&annotations), &"default".into(), &mut findings);
-        (settings, findings.0.into_iter().map(|finding| finding.message).collect())
+        (settings, findings.0.iter().map(|finding| finding.in_words(false)).collect())
     }
 
     #[test]
     fn error_for_an_annotation_value_of_another_gateway_names_the_valid_values() {
         for (kind, name, value, message) in [
-            (Kind::Service, "load-balance", "ewma", "\"ewma\" is called ResponseTime"),
-            (Kind::Service, "load-balance", "round_robin", "\"round_robin\" is called RoundRobin"),
-            (Kind::Service, "load-balance", "least_request", "\"least_request\" is called LeastRequest"),
+            (Kind::Service, "load-balance", "ewma", "\"ewma\" is called ResponseTime: write ResponseTime"),
+            (
+                Kind::Service,
+                "load-balance",
+                "round_robin",
+                "\"round_robin\" is called RoundRobin: write RoundRobin",
+            ),
+            (
+                Kind::Service,
+                "load-balance",
+                "least_request",
+                "\"least_request\" is called LeastRequest: write LeastRequest",
+            ),
             (
                 Kind::Ingress,
                 "auth-tls-verify-client",
                 "optional_no_ca",
-                "\"optional_no_ca\" is called AllowInsecureFallback; AllowValidOnly is used",
+                "\"optional_no_ca\" is called AllowInsecureFallback: write AllowInsecureFallback; AllowValidOnly is used",
             ),
             (
                 Kind::Service,

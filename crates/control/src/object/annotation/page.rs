@@ -41,7 +41,9 @@ namespace: `name`, or `namespace/name`.
         "
 ## Annotations of ingress-nginx
 
-With `--ingress-nginx-compatibility`, the gateway reads the [annotations of ingress-nginx](../migrate/ingress-nginx-annotations.md) on Ingresses of its classes.
+With `--ingress-nginx-compatibility`, the gateway reads the [annotations of ingress-nginx](../migrate/ingress-nginx-annotations.md) on these Ingresses:
+the Ingresses of IngressClasses with the controller of `--controller-class` or the controller `sluicegate.dev/ingress-nginx`,
+and the Ingresses of class `nginx` if no IngressClass has this name. With `--ingress-class`, the class of this option replaces `nginx`.
 On other Ingresses, the gateway reads no annotation with the prefix `nginx.ingress.kubernetes.io/`. These annotations have an equivalent:
 
 | ingress-nginx, on an Ingress | Sluicegate | on |

@@ -320,7 +320,7 @@ pub(super) const TABLE: &[Row] = &[
         name: PROXY_SSL_SERVER_NAME,
         kinds: BOTH,
         value: Value::Switch(|settings, value| settings.proxy_ssl_server_name = Some(value)),
-        sets: "Sends that name to endpoints (SNI).",
+        sets: "Sends the name of `proxy-ssl-name` to endpoints in the TLS handshake (SNI).",
         default: "`true`",
         ingress_nginx: Some("proxy-ssl-server-name"),
     },

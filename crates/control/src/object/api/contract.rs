@@ -68,10 +68,13 @@ impl Contract {
             // Brackets, because names of fields may contain dots and slashes.
             let field: String = finding.steps().map(|step| format!("[{step}]")).collect();
             let line = if nth * text.len() < SEARCHED_MAX { locate::line(text, &field) } else { None };
-            let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            ContractFault { is_error, message: format!("{line}{finding}") }
+            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            (line, ContractFault { is_error, message: format!("{place}{finding}") })
         };
-        let faults = document.findings.iter().enumerate().map(fault).collect();
+        let mut faults: Vec<_> = document.findings.iter().enumerate().map(fault).collect();
+        // Faults without a line are last.
+        faults.sort_by_key(|(line, _)| (line.is_none(), *line));
+        let faults = faults.into_iter().map(|(_, fault)| fault).collect();
         Self { document, text: Packed::new(text), faults, made: Mutex::default() }
     }
 

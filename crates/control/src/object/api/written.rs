@@ -42,9 +42,10 @@ pub(crate) struct ApiSpec {
     /// Validation of requests and responses by the document. operationSets[].validation has precedence, field by field.
     /// Default: no validation.
     pub(crate) validation: Option<Validation>,
-    /// Whether each operation requires the credentials that its security in the document names (Enforce). A SecurityPolicy of the
-    /// Api needs the methods that verify these credentials; otherwise requests for the operation receive 503. With Ignore,
-    /// security of the document has no effect. Default: Ignore.
+    /// Enforce: each operation requires the credentials that its field security in the document names. Add a
+    /// SecurityPolicy for the Api that configures how the gateway checks these credentials. An operation whose
+    /// credentials the gateway cannot check responds with 503. Ignore: the gateway does not read the field security, and
+    /// only SecurityPolicies protect the operations. Default: Ignore.
     pub(crate) document_security: Option<DocumentSecurity>,
     /// The entry of the API in the catalogue of the developer portal. Default: no visitor of the portal sees the API.
     pub(crate) catalogue: Option<CatalogueSpec>,

@@ -221,8 +221,10 @@ fn page() -> String {
 
 # Annotations of ingress-nginx
 
-With `--ingress-nginx-compatibility`, the gateway reads the annotations of ingress-nginx 1.15 on Ingresses of its classes. See
-[Ingresses of ingress-nginx](ingress-nginx.md).
+With `--ingress-nginx-compatibility`, the gateway reads the annotations of ingress-nginx 1.15 on these Ingresses:
+the Ingresses of IngressClasses with the controller of `--controller-class` or the controller `sluicegate.dev/ingress-nginx`,
+and the Ingresses of class `nginx` if no IngressClass has this name. With `--ingress-class`, the class of this option replaces `nginx`.
+See [Ingresses of ingress-nginx](ingress-nginx.md).
 
 Of {} annotations, the gateway supports {}. {} have no effect that a client or an endpoint could see, and {} are refused.
 `sluicegate check` reports each refused annotation. A fault in an annotation with a † closes the routes of the Ingress: they respond

@@ -378,7 +378,7 @@ fn every_client_is_rejected_if_the_client_ca_is_unusable() {
         (
             "sluicegate.dev/auth-tls-secret: ca, sluicegate.dev/auth-tls-verify-client: maybe",
             authorities("Secret", "ca"),
-            "\"maybe\" is unknown; AllowValidOnly is used. Write AllowValidOnly, optional, AllowInsecureFallback or off",
+            "\"maybe\" is unknown: write AllowValidOnly, optional, AllowInsecureFallback or off; AllowValidOnly is used",
         ),
         (
             "sluicegate.dev/auth-tls-verify-client: AllowValidOnly",

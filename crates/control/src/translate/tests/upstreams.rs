@@ -363,7 +363,7 @@ fn annotations_set_upstream_tls_and_invalid_values_are_reported() {
         (
             "sluicegate.dev/backend-protocol: FCGI".to_owned(),
             "default/echo:80",
-            vec!["\"FCGI\" is unknown; HTTP is used. Write HTTP, HTTPS, H2C, H2, GRPC or GRPCS"],
+            vec!["\"FCGI\" is unknown: write HTTP, HTTPS, H2C, H2, GRPC or GRPCS; HTTP is used"],
         ),
     ] {
         let (upstream_protocol, problems) = upstream_protocol(&annotations, "", "");

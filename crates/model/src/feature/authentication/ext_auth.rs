@@ -32,8 +32,8 @@ pub struct ExtAuth {
     /// redirects.
     #[n(0)]
     pub url: Url,
-    /// The Secret with the CA certificates of the service, in PEM and in the policy's namespace. Default of key:
-    /// ca.crt. Default: the public CA certificates.
+    /// The Secret with the CA certificates of the service, in PEM and in the policy's namespace. Default of
+    /// caCertificateRef.key: ca.crt. Default: the public CA certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub ca_certificate_ref: Option<FromSecret<CaCertificates>>,

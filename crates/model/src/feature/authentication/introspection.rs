@@ -21,16 +21,16 @@ pub struct Introspection {
     /// responses larger than 256 KiB.
     #[n(0)]
     pub url: Url,
-    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of key: ca.crt.
-    /// Default: the public CA certificates.
+    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of
+    /// caCertificateRef.key: ca.crt. Default: the public CA certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub ca_certificate_ref: Option<FromSecret<CaCertificates>>,
     /// The ID with which the gateway is registered at the server.
     #[n(2)]
     pub client_id: ClientId,
-    /// The Secret with the client secret, in the policy's namespace. The line end does not count. Default of key:
-    /// client-secret.
+    /// The Secret with the client secret, in the policy's namespace. The gateway removes a line end after the secret.
+    /// Default of clientSecretRef.key: client-secret.
     #[n(3)]
     pub client_secret_ref: FromSecret<KeyBytes>,
     /// How the gateway sends the client secret (RFC 6749, 2.3.1). Basic: in the header Authorization. Post: in the body.

@@ -119,11 +119,11 @@ struct WrittenKeys {
     inline: Option<InlineKeys>,
     /// The Secret with the keys, in the policy's namespace: a JWK set, a JWK, or public keys or certificates in PEM.
     /// JWKs may also have kty oct, which is a secret shared with the issuer. To rotate such a secret, write the old and
-    /// the new JWK, each with a kid. Default of key: jwks.json.
+    /// the new JWK, each with a kid. Default of secretRef.key: jwks.json.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret_ref: Option<FromSecret<KeyBytes>>,
-    /// The Secret with a secret that the issuer shares, for HS256, HS384 and HS512. The secret is the bytes of the
-    /// value without the line end. Default of key: secret.
+    /// The Secret with a secret that the issuer shares, for HS256, HS384 and HS512. The gateway removes a line end
+    /// after the secret. Default of sharedSecretRef.key: secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     shared_secret_ref: Option<FromSecret<KeyBytes>>,
     /// Public keys that the issuer publishes at a URL.
@@ -179,8 +179,8 @@ pub struct RemoteKeys {
     /// KiB.
     #[n(0)]
     pub url: Url,
-    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of key: ca.crt.
-    /// Default: the public CA certificates.
+    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of
+    /// caCertificateRef.key: ca.crt. Default: the public CA certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub ca_certificate_ref: Option<FromSecret<CaCertificates>>,

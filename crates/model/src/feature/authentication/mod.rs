@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`credential`] | the places of credentials in requests |
+//! | [`combination`] | credentials that are needed together |
 //! | [`jwt`] | JSON Web Tokens |
 //! | [`oidc`] | login of browsers by OpenID Connect |
 //! | [`introspection`] | tokens that an authorization server checks |
@@ -10,6 +11,7 @@
 //! | [`digest`] | Digest authentication |
 
 pub mod auth_request;
+pub mod combination;
 pub mod credential;
 pub mod digest;
 pub mod ext_auth;
@@ -28,6 +30,7 @@ use crate::encoding::{Adapt as _, Bound, Maybe, Pointer};
 use crate::value::secret::{FromSecret, Passwords};
 use crate::value::{CredentialPrefix, Entries, HeaderName, NamespaceScope, Realm, ScopeList};
 pub use auth_request::{AuthRequest, AuthRequestCache, StatusTime};
+pub use combination::{Combination, Need};
 pub use credential::Credential;
 pub use digest::Digest;
 pub use ext_auth::ExtAuth;
@@ -94,6 +97,11 @@ pub struct Authentication {
     #[serde(skip_serializing_if = "super::is_default")]
     #[cbor(n(9), default, skip_if = "crate::feature::is_default")]
     pub required_scopes: Entries<ScopeList, 16>,
+    /// The combinations of credentials, one of which is enough, in place of single methods. [`Require::All`] is not used with them.
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    #[cbor(n(10), default, skip_if = "Vec::is_empty")]
+    pub combinations: Vec<Combination>,
 }
 
 /// The number of methods that must succeed.
@@ -166,7 +174,7 @@ pub struct ApiKey {
 #[cbor(map)]
 pub struct Basic {
     /// The Secret with the users, in the policy's namespace. Its value has lines as htpasswd writes them, with hashes
-    /// of bcrypt ($2a$, $2b$, $2y$), {SHA} or $apr1$. Default of key: auth, as in ingress-nginx.
+    /// of bcrypt ($2a$, $2b$, $2y$), {SHA} or $apr1$. Default of secretRef.key: auth, as in ingress-nginx.
     #[n(0)]
     pub secret_ref: FromSecret<Passwords>,
     /// The realm that browsers show to their users. 1 to 128 characters of ASCII without " and \. Default: restricted.
@@ -214,7 +222,8 @@ impl Authentication {
 
 impl Check for Authentication {
     fn check(&self, at: &mut Faults<'_>) {
-        if !self.identifies_consumers() && self.ext_auth.is_none() {
+        let has_method = self.identifies_consumers() || self.ext_auth.is_some();
+        if !has_method && self.combinations.is_empty() {
             let message =
                 "has no method: write at least one of jwt, introspection, apiKey, basic, oidc and extAuth";
             at.error("", message);
@@ -233,6 +242,7 @@ impl Check for Authentication {
             oidc,
             ext_auth,
             required_scopes: _,
+            combinations: _,
         } = self;
         at.within("jwt", jwt);
         at.within("introspection", &introspection.as_deref());

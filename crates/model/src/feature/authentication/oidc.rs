@@ -28,16 +28,16 @@ pub struct Oidc {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(1)]
     pub endpoints: Option<OidcEndpoints>,
-    /// The Secret with the CA certificates of the provider, in PEM and in the policy's namespace. Default of key: ca.crt.
-    /// Default: the public CA certificates.
+    /// The Secret with the CA certificates of the provider, in PEM and in the policy's namespace. Default of
+    /// caCertificateRef.key: ca.crt. Default: the public CA certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(2)]
     pub ca_certificate_ref: Option<FromSecret<CaCertificates>>,
     /// The ID with which the gateway is registered at the provider. ID tokens must be for this audience.
     #[n(3)]
     pub client_id: ClientId,
-    /// The Secret with the client secret, in the policy's namespace. The line end does not count. Default of key:
-    /// client-secret. Default: a public client without a secret.
+    /// The Secret with the client secret, in the policy's namespace. The gateway removes a line end after the secret.
+    /// Default of clientSecretRef.key: client-secret. Default: a public client without a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[n(4)]
     pub client_secret_ref: Option<FromSecret<KeyBytes>>,
@@ -48,7 +48,7 @@ pub struct Oidc {
     pub client_authentication: ClientAuthentication,
     /// The Secret with the keys that encrypt the cookies, in the policy's namespace: a line of 32 to 256 characters for
     /// each key, 1 to 8 lines. The first key encrypts, and all keys decrypt. Write a random key, such as the output of
-    /// "openssl rand -base64 32". Default of key: cookie-secret.
+    /// "openssl rand -base64 32". Default of cookieSecretRef.key: cookie-secret.
     #[n(6)]
     pub cookie_secret_ref: FromSecret<CookieKeys>,
     /// The requested scopes. The gateway adds openid if it is missing. 1 to 32 entries. Default: openid.

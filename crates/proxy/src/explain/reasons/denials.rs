@@ -2,7 +2,7 @@
 
 use super::Reason;
 
-pub(super) const DENIALS: [Reason; 52] = [
+pub(super) const DENIALS: [Reason; 53] = [
     Reason {
         name: "policy_unusable",
         cause: "The policy of the route is invalid, so the gateway closes the route.",
@@ -32,6 +32,11 @@ pub(super) const DENIALS: [Reason; 52] = [
         name: "no_credentials",
         cause: "The request has no credential that the policy accepts.",
         cure: "Send a credential: an API key, a token or a password, at the place that the policy names.",
+    },
+    Reason {
+        name: "no_certificate",
+        cause: "The operation needs a client certificate, and the client has no valid certificate.",
+        cure: "Call over TLS with a client certificate. The host or the listener must name its CA certificate.",
     },
     Reason {
         name: "ambiguous_credentials",

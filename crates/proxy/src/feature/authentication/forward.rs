@@ -21,7 +21,11 @@ impl Authentication {
             self.write_digest_challenges(denial, lines);
         }
         match denial {
-            Denial::Scope => lines.extend(self.scopes.iter().take(1).flat_map(|scopes| &scopes.challenge)),
+            Denial::Scope => {
+                let of_combinations = self.combinations.iter().flat_map(|of| &of.scopes);
+                let mut all = of_combinations.chain(&self.scopes);
+                lines.extend(all.next().into_iter().flat_map(|scopes| &scopes.challenge));
+            }
             Denial::Token(_) | Denial::TokenInactive => lines.extend_from_slice(&self.token_challenges),
             _ if denial.status() == 401 => lines.extend_from_slice(&self.challenges),
             _ => {}
@@ -93,9 +97,11 @@ impl Authentication {
             Method::External(external) => matches!(external.told, Told::All),
             _ => false,
         };
-        let by = identity.by.filter(|by| !has_seen_all(&self.methods[*by]));
+        let mut methods = self.methods.iter().enumerate();
+        let by =
+            identity.by.filter(|by| !methods.any(|(number, method)| by.has(number) && has_seen_all(method)));
         for (number, method) in self.methods.iter().enumerate() {
-            let is_checked = by.is_none_or(|by| by == number);
+            let is_checked = by.is_none_or(|by| by.has(number));
             let places = method.places();
             let is_there = |place: &Place| place.find(head, buf).is_ok_and(|found| found.is_some());
             let used = match is_checked && method.forwards() {
@@ -103,8 +109,14 @@ impl Authentication {
                 true => places.iter().position(is_there),
                 false => None,
             };
-            for (_, place) in places.iter().enumerate().filter(|(index, _)| Some(*index) != used) {
-                place.strip(request, edits, &mut remainder);
+            let has_key = |index: usize| {
+                let is_key = used.is_some() && matches!(method, Method::ApiKey { .. });
+                is_key && identity.keys & (1 << index) != 0
+            };
+            for (index, place) in places.iter().enumerate() {
+                if Some(index) != used && !has_key(index) {
+                    place.strip(request, edits, &mut remainder);
+                }
             }
         }
         if let Some(login) = self.login() {

@@ -10,6 +10,7 @@ use sluicegate_http1::RequestHead;
 use sluicegate_model::feature::Require;
 
 use super::basic::{CheckQueue, Credential, PasswordMemory};
+use super::combination::{Checked, Methods};
 use super::consumer::Consumers;
 use super::credential::Place;
 use super::introspection::{Introspections, Introspector, Outcome, Question};
@@ -27,8 +28,10 @@ pub(crate) struct Identity {
     pub(crate) consumer: Option<u32>,
     pub(crate) token: Option<Rc<Verified>>,
     pub(crate) answer: Option<Rc<Answer>>,
-    /// The index of the only method that authenticated the caller, if one method is enough.
-    pub(crate) by: Option<usize>,
+    /// The methods that authenticated the caller; `None`: all methods.
+    pub(crate) by: Option<Methods>,
+    /// The places of the API keys that authenticated the caller: a bit for each place of the method.
+    pub(crate) keys: u8,
 }
 
 /// The results of slow checks so far.
@@ -86,13 +89,17 @@ impl Authentication {
         memories: &Memories<'_>,
         awaited: &SlowCheckResults,
     ) -> Result<Identity, NotAuthenticated> {
+        let mut is_unknown = self.require == Require::Optional;
+        if !self.combinations.is_empty() {
+            let checked = Checked { request, consumers, memories, awaited };
+            return self.identify_by_combinations(&checked, is_unknown);
+        }
         let mut identity = Identity::default();
         let mut denial = Denial::NoCredentials;
-        let mut is_unknown = self.require == Require::Optional;
         for (number, method) in self.methods.iter().enumerate() {
             match self.identify_by(method, request, consumers, memories, awaited) {
                 Ok(found) if self.require != Require::All => {
-                    return Ok(Identity { by: Some(number), ..found });
+                    return Ok(Identity { by: Some(Methods::one(number)), ..found });
                 }
                 // The API key of one consumer does not complete the token of another consumer.
                 Ok(found) if differ(identity.consumer, found.consumer) => {
@@ -102,6 +109,7 @@ impl Authentication {
                     identity.consumer = identity.consumer.or(found.consumer);
                     identity.token = identity.token.or(found.token);
                     identity.answer = identity.answer.or(found.answer);
+                    identity.keys |= found.keys;
                 }
                 Err(NotAuthenticated::Denied(found))
                     if self.require != Require::All && found != Denial::AmbiguousCredentials =>
@@ -117,7 +125,8 @@ impl Authentication {
         if self.require == Require::All || is_unknown { Ok(identity) } else { Err(denial.into()) }
     }
 
-    fn identify_by(
+    /// The identity by one method.
+    pub(super) fn identify_by(
         &self,
         method: &Method,
         request: &RequestView<'_>,
@@ -133,9 +142,7 @@ impl Authentication {
         match method {
             Method::Unusable => Err(Denial::NoCredentials.into()),
             Method::ApiKey { places, .. } => {
-                let key = first(places, head, buf)?.ok_or(Denial::NoCredentials)?;
-                let consumer = consumers.of_key(&key, scope)?;
-                Ok(Identity { consumer: Some(consumer), ..Identity::default() })
+                self.identify_by_key(places.iter().enumerate(), request.head, consumers)
             }
             Method::Jwt(tokens) => {
                 let text = first(&tokens.places, head, buf)?.ok_or(Denial::NoCredentials)?;
@@ -208,6 +215,24 @@ impl Authentication {
     }
 }
 
+impl Authentication {
+    /// The identity by the API key at the first of these numbered places that has a key.
+    pub(super) fn identify_by_key<'p>(
+        &self,
+        places: impl Iterator<Item = (usize, &'p Place)>,
+        HeadView { head, buf }: HeadView<'_>,
+        consumers: &Consumers,
+    ) -> Result<Identity, NotAuthenticated> {
+        for (number, place) in places {
+            if let Some(key) = place.find(head, buf).map_err(|_| Denial::AmbiguousCredentials)? {
+                let consumer = consumers.of_key(&key, &self.scope)?;
+                return Ok(Identity { consumer: Some(consumer), keys: 1 << number, ..Identity::default() });
+            }
+        }
+        Err(Denial::NoCredentials.into())
+    }
+}
+
 impl SlowCheckResults {
     fn answer_of(&self, external: &External) -> Option<&Result<Rc<Answer>, Denial>> {
         self.answers.iter().find(|(number, _)| *number == external.number()).map(|(_, answer)| answer)
@@ -215,7 +240,7 @@ impl SlowCheckResults {
 }
 
 /// Whether these are two different consumers.
-fn differ(one: Option<u32>, other: Option<u32>) -> bool {
+pub(super) fn differ(one: Option<u32>, other: Option<u32>) -> bool {
     one.zip(other).is_some_and(|(one, other)| one != other)
 }
 

@@ -9,9 +9,11 @@
 //! | `oidc` | the login of browsers |
 //! | `consumer` | the consumers |
 //! | `identify` | the identity of the caller |
+//! | `combination` | credentials that are needed together |
 //! | `forward` | the headers with the identity for endpoints |
 
 pub(crate) mod basic;
+mod combination;
 pub(crate) mod consumer;
 pub(crate) mod credential;
 pub(crate) mod digest;
@@ -34,11 +36,12 @@ pub(crate) use identify::{Identity, Memories, NotAuthenticated, SlowCheckResults
 use super::ext_auth::External;
 use crate::openid::PublishedPlaces;
 use basic::Passwords;
+use combination::Combination;
 use consumer::Scope;
 use credential::Place;
 use digest::DigestPasswords;
 use introspection::Introspector;
-use jwt::Tokens;
+use jwt::{Tokens, Verified};
 use oidc::Login;
 
 /// The authentication of a policy.
@@ -46,6 +49,8 @@ use oidc::Login;
 pub(crate) struct Authentication {
     pub(crate) require: Require,
     pub(crate) methods: Vec<Method>,
+    /// The combinations, one of which is enough; empty: the methods by themselves.
+    combinations: Vec<Combination>,
     pub(crate) scope: Scope,
     /// The `WWW-Authenticate` header lines of a denial (RFC 9110, 11.6.1).
     pub(crate) challenges: Vec<u8>,
@@ -102,14 +107,18 @@ impl Scopes {
             format!("WWW-Authenticate: Bearer error=\"insufficient_scope\", scope=\"{}\"\r\n", &**list);
         Self { wanted: list.split(' ').map(of).collect(), challenge: challenge.into() }
     }
+
+    /// Whether a token has all of these scopes.
+    fn are_in(&self, token: &Verified) -> bool {
+        self.wanted.iter().all(|wanted| wanted.iter().any(|wanted| token.claims.has(wanted)))
+    }
 }
 
 impl Authentication {
     /// Whether the token of the caller has the needed scopes. A caller without a token needs none.
     pub(in crate::feature) fn has_scopes(&self, identity: &Identity) -> bool {
         let Some(token) = identity.token.as_ref().filter(|_| !self.scopes.is_empty()) else { return true };
-        let has = |wanted: &[Wanted; 2]| wanted.iter().any(|wanted| token.claims.has(wanted));
-        self.scopes.iter().any(|scopes| scopes.wanted.iter().all(has))
+        self.scopes.iter().any(|scopes| scopes.are_in(token))
     }
 
     /// Compiles the authentication of a policy in this namespace.
@@ -166,6 +175,7 @@ impl Authentication {
         }
         Self {
             require: source.require,
+            combinations: source.combinations.iter().map(|of| Combination::new(of, &methods)).collect(),
             methods,
             scope: source.namespaces(namespace),
             challenges,
@@ -207,6 +217,9 @@ impl Authentication {
             | Method::Introspection(_)
             | Method::Oidc(_) => false,
         };
+        if !self.combinations.is_empty() {
+            return self.combinations.iter().all(|of| of.lacks(&self.methods, is_unusable));
+        }
         let mut methods = self.methods.iter();
         if self.require == Require::All { methods.any(is_unusable) } else { methods.all(is_unusable) }
     }

@@ -51,8 +51,8 @@ pub(crate) struct ApiKeyRef {
     pub(crate) expires: Option<String>,
     /// Whether the key is invalid. The entry of a revoked key lets the gateway tell the caller the reason. Default: false.
     pub(crate) revoked: Option<bool>,
-    /// The Secret with the key, in the Consumer's namespace. A key has at least 8 bytes, better 16 or more. The line
-    /// end is not part of the key. Default of key: key.
+    /// The Secret with the key, in the Consumer's namespace. A key has at least 8 bytes, better 16 or more. The gateway
+    /// removes a line end after the key. Default of secretRef.key: key.
     pub(crate) secret_ref: Option<SecretKeyRef>,
 }
 

@@ -91,8 +91,8 @@ pub(crate) struct Redis {
     pub(crate) address: ServerAddress,
     /// The user name at the server (ACL). Needs passwordSecretRef. Default: the default user.
     pub(crate) username: Option<ServerUser>,
-    /// The Secret with the password, in the policy's namespace. The line end is not part of the password. Default of
-    /// key: password. Default: no password.
+    /// The Secret with the password, in the policy's namespace. The gateway removes a line end after the password.
+    /// Default of passwordSecretRef.key: password. Default: no password.
     pub(crate) password_secret_ref: Option<SecretKeyRef>,
     /// Encrypts the connection. Write "tls: {}" for a server with a certificate of a public CA. Default: no encryption.
     pub(crate) tls: Option<RedisTls>,
@@ -130,7 +130,7 @@ fn fifty_millis() -> ShareTimeout {
 pub(crate) struct RedisTls {
     /// The name that the server's certificate must have. Default: the host in address.
     pub(crate) server_name: Option<Hostname>,
-    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of key: ca.crt.
-    /// Default: the public CA certificates.
+    /// The Secret with the CA certificates of the server, in PEM and in the policy's namespace. Default of
+    /// caCertificateRef.key: ca.crt. Default: the public CA certificates.
     pub(crate) ca_certificate_ref: Option<SecretKeyRef>,
 }

@@ -93,7 +93,7 @@ fn listener_without_a_valid_ca_certificate_admits_no_client() {
     let fallback = ", mode: AllowInsecureFallback";
     let closed = "every client is rejected";
     for (references, mode, problem) in [
-        ("", "", format!("caCertificateRefs: is missing; {closed}")),
+        ("", "", format!("caCertificateRefs: is missing: name a ConfigMap with ca.crt; {closed}")),
         (
             "{group: \"\", kind: ConfigMap, name: gone}",
             "",

@@ -91,7 +91,9 @@ fn gateway_serves_the_sets_of_the_namespaces_that_it_allows() {
     check(
         &[edge_with("from: Odd", &tcp("x", 1))],
         &["TCP 0.0.0.0:1 without a route"],
-        &["spec.allowedListeners.namespaces.from: \"Odd\" is unknown; no ListenerSet is attached"],
+        &[
+            "spec.allowedListeners.namespaces.from: \"Odd\" is unknown: write Same, Selector, All or None; no ListenerSet is attached",
+        ],
     );
 }
 

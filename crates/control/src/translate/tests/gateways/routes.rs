@@ -262,7 +262,7 @@ fn listener_accepts_only_routes_that_it_allows() {
             &own,
             &nothing,
             &[
-                "from: \"Sane\" is unknown; no route is attached. Write Same, Selector, All or None",
+                "from: \"Sane\" is unknown: write Same, Selector, All or None; no route is attached",
                 "does not accept routes of namespace default",
             ],
         ),
@@ -499,7 +499,7 @@ fn listener_with_an_invalid_selector_accepts_no_route() {
     let own = attached("TCPRoute", "name: db", "{name: edge}", &[], &["db:5432"]);
     let namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default}\n".to_owned();
     for (selector, problem) in [
-        ("", "selector: is missing; no route is attached. Select namespaces by their labels"),
+        ("", "selector: is missing: select namespaces by their labels; no route is attached"),
         (
             ", selector: {matchExpressions: [{key: a, operator: Has}]}",
             "selector.matchExpressions[0].operator: \"Has\" is unknown: write In, NotIn, Exists or DoesNotExist; no route",
