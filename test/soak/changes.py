@@ -159,7 +159,7 @@ class Changes:
             case "change a TrafficPolicy":
                 return self.header(draw)
             case "change a RateLimitPolicy":
-                soak.apply(soak.limit(draw.randint(500_000, 2_000_000)))
+                soak.apply(soak.limit(draw.randint(500_000, 1_000_000)))
                 return "the limit of the route with keys"
             case "change a SecurityPolicy":
                 return self.security(draw)

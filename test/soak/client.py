@@ -81,7 +81,7 @@ class Client:
             self.session = connection.session
 
     def cached(self, counts: Counts) -> None:
-        path = f"/cached/{next(self.numbers) % 20}"
+        path = f"/cached/{next(self.numbers) % 4}"
         response, body = self._get("cached", path, counts, {})
         if body != cached(path):
             raise Wrong(f"the body of {path} begins with {body[:60]!r}")
@@ -162,7 +162,8 @@ class Client:
         """Five datagrams of a new client. A port is used again hours later, so that its flow at the gateway has ended."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.settimeout(TIMEOUT)
-            client.bind(("127.0.0.1", next(self.udp_ports)))
+            # Each gateway has clients of its own address, so that their ports do not collide.
+            client.bind((self.gateway.replace("127.0.", "127.1.", 1), next(self.udp_ports)))
             client.connect((self.gateway, UDP))
             for number in range(5):
                 counts.requests += 1

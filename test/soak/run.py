@@ -78,7 +78,7 @@ def main() -> int:
         options.report.write_text(text)
     say(f"{result.failed:,} of {result.requests:,} requests failed, during {len(result.done):,} changes")
     for fault in result.faults:
-        say(f"FAULT: {fault}")
+        say(f"FAULT: {' '.join(fault.split())}")
     say(f"The report: {OUTPUT / 'report.md'}")
     return 1 if result.faults else 0
 

@@ -32,7 +32,7 @@ class Verdict(unittest.TestCase):
         self.assertIn("memory grew", fault)
 
     def test_growing_descriptors_are_a_fault(self) -> None:
-        (fault,) = growth(samples(descriptors=80), "steady")
+        (fault,) = growth(samples(descriptors=200), "steady")
         self.assertIn("descriptors grew", fault)
 
     def test_growth_during_the_warm_up_is_flat(self) -> None:
