@@ -20,8 +20,8 @@ from soak_site import (
     HERE, NAMESPACE, PATIENCE, ROUTES, VERSION, ClusterError, Pod, Plane, Soak, Workload, base64, ingress, metadata, secret, signal, wait_until,
 )
 
-LAST = 0.1
-"""The share of the duration at the end in which no change begins."""
+LAST, LAST_SECONDS = 0.1, 60.0
+"""The share of the duration at the end in which no change begins, and its longest time."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ LANES = {
     "tools": Lane(35, {"scale pods": 1, "rolling restart": 1}),
     "fragile": Lane(20, {"kill a pod": 2, "cut a pod off": 2, "freeze a pod": 1}),
     "routes": Lane(15, {"replace 20 hosts": 2, "move a route to another Service": 2, "change the weights of an HTTPRoute": 2, "add and remove an HTTPRoute": 1}),
-    "certificates": Lane(25, {"renew the certificate": 1}),
+    "certificates": Lane(25, {"renew the certificate": 2, "rotate the keys of TLS tickets": 1}),
     "policies": Lane(15, {"change a TrafficPolicy": 2, "change a RateLimitPolicy": 1, "change a SecurityPolicy": 1, "add and remove a Consumer": 1}),
     "replaced": Lane(60, {"take over the gateway": 1}),
     "control plane": Lane(60, {"restart the control plane": 2, "kill the control plane": 1}),
@@ -75,7 +75,7 @@ def plan(seed: int, seconds: float) -> list[Change]:
     found = []
     for name, lane in LANES.items():
         draw = random.Random(f"{seed}/{name}")
-        last = seconds * (1 - LAST)
+        last = seconds - min(seconds * LAST, LAST_SECONDS)
         at = draw.uniform(0.1, 1) * min(lane.gap, last / 2)
         bag: list[str] = []
         while at < last or not bag:
@@ -156,6 +156,9 @@ class Changes:
                 return self.http_route(draw)
             case "renew the certificate":
                 return self.certificate()
+            case "rotate the keys of TLS tickets":
+                soak.rotate_tickets()
+                return "the old key still opens tickets"
             case "change a TrafficPolicy":
                 return self.header(draw)
             case "change a RateLimitPolicy":

@@ -13,7 +13,7 @@ from loads import Counted
 from verdict import TOLERANCES, Sample, of, quarters, shown
 
 ROWS = 12
-"""The number of rows of a table over time, of at least 10 minutes each in a long soak."""
+"""The number of rows of a table over time."""
 
 
 @dataclass
@@ -60,13 +60,15 @@ def page(result: Result) -> str:
     passed = "passed" if not result.faults else f"failed with {len(result.faults)} faults"
     parts = [f"""# Soak
 
-<!-- test: examples, because a soak needs hours and root; make soak generates this page -->
+<!-- test: examples, because a soak takes hours and needs root; make soak wrote this page -->
 
 `make soak` runs Sluicegate under a load of all protocols while everything changes: pods, routes, certificates, policies, processes of the gateway, and the
 API server. Beside the load, attackers flood the gateway. No request of the load may fail, and memory and file descriptors must be flat.
 [The guide](../../test/soak/README.md) describes each part. This page is the report of one run:
 
-    $ {result.command}
+```console
+$ {result.command}
+```
 
 ## Result
 
@@ -121,20 +123,22 @@ def flat(result: Result) -> str:
             if medians:
                 allowed = f"{tolerance.share:.0%} + {shown(name, tolerance.plus)}"
                 rows.append([f"`{process}`", name, shown(name, medians[0]), shown(name, medians[1]), allowed])
-    return ("The verdict compares the medians of the second and of the last quarter of the time after the warm-up.\n\n"
+    return ("The verdict compares the medians of the second and of the last quarter of the time after the warm-up.\n"
+            "`other descriptors` are descriptors without idle connections to endpoints and without connections to the API server.\n\n"
             + table(["process", "value", "second quarter", "last quarter", "allowed growth"], rows))
 
 
 def over_time(result: Result) -> str:
     end = max((sample.at for sample in result.samples), default=0)
+    columns = [(process, name) for process in result.processes for name in ("memory", "descriptors", *(["pools"] if process in result.flat else []))]
     step = max(end / ROWS, 1)
     rows = []
     for row in range(ROWS):
         line = [f"{duration(row * step)}"]
-        for process in result.processes:
-            for name in ("memory", "descriptors"):
-                values = [value for at, value in of(result.samples, process, name) if row * step <= at < (row + 1) * step]
-                line.append(shown(name, statistics.median(values)) if values else "")
+        for process, name in columns:
+            values = [value for at, value in of(result.samples, process, name) if row * step <= at < (row + 1) * step]
+            line.append(shown(name, statistics.median(values)) if values else "")
         rows.append(line)
-    head = ["from", *(f"`{process}` {what}" for process in result.processes for what in ("memory", "descriptors"))]
-    return "Medians over time. New processes replaced the processes of `replaced` and of the control plane during the soak.\n\n" + table(head, rows)
+    head = ["from", *(f"`{process}` {name}" for process, name in columns)]
+    return ("Medians over time. `pools` are the idle connections to endpoints, which are among the descriptors. New processes replaced the processes of\n"
+            "`replaced` and of the control plane during the soak.\n\n" + table(head, rows))

@@ -19,8 +19,8 @@ from types import FrameType
 from changes import LANES, Changes, plan
 from loads import Loads
 from report import Result, duration, page
-from samples import GAUGES, Sampler, half_closed, sample
-from soak_site import PROJECT, Cluster, ClusterError, Plane, Soak, wait_until
+from samples import GAUGES, Sampler, sample, sockets
+from soak_site import PROJECT, Cluster, ClusterError, Plane, Soak
 from tests.process import program
 from verdict import growth, log_faults, warnings
 
@@ -160,21 +160,26 @@ def change_faults(result: Result) -> list[str]:
 
 def rest_faults(plane: Plane, before: int | None) -> list[str]:
     """Returns the connections, requests and descriptors that a gateway still has after the load has ended. `before`: its descriptors before the load."""
+    if plane.running is None or not plane.running.running:
+        return [f"{plane.name} ended"]
+
     def rest() -> dict[str, float]:
         found = sample(plane, 0)
-        assert found
+        if found is None:
+            return {"ended processes": 1}
         left = {name: found.values[name] for name in GAUGES if found.values.get(name)}
         if before is not None and found.values["descriptors"] > before + LEFT:
             left["descriptors"] = found.values["descriptors"]
-        if closed := half_closed(plane.pid):
+        if closed := sockets(plane.pid).half_closed:
             left["half-closed sockets"] = closed
         return left
 
-    try:
-        wait_until(lambda: not rest(), "no rest", SETTLE, 0.5)
-    except ClusterError:
-        left = ", ".join(f"{count:g} {name}" for name, count in rest().items())
-        return [f"{plane.name}: {SETTLE:.0f} s after the load it still has {left}" + (f" (before the load {before} descriptors)" if before else "")] if left else []
+    end = time.monotonic() + SETTLE
+    while found := rest():
+        if time.monotonic() > end:
+            left = ", ".join(f"{count:g} {name}" for name, count in found.items())
+            return [f"{plane.name}: {SETTLE:.0f} s after the load it still has {left}" + (f" (before the load {before} descriptors)" if before else "")]
+        time.sleep(0.5)
     return []
 
 

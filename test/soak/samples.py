@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from soak_site import Plane, Soak
+from soak_site import API_SERVER_PORT, Plane, Soak
 from verdict import Sample
 
 GAUGES = {
@@ -26,11 +28,19 @@ def sample(plane: Plane, at: float) -> Sample | None:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         values = {"memory": float(field(status, "VmRSS")) * 1024, "threads": float(field(status, "Threads")), "descriptors": float(len(os.listdir(f"/proc/{pid}/fd")))}
+        values["pools"] = pools(plane)
+        values["other descriptors"] = values["descriptors"] - values["pools"] - sockets(pid).to_api_server
     except (OSError, TypeError):
         return None
     metrics = plane.metrics()
     values |= {name: metrics[metric] for name, metric in GAUGES.items() if metric in metrics}
     return Sample(at, plane.name, values)
+
+
+def pools(plane: Plane) -> float:
+    """Returns the number of idle connections to endpoints."""
+    status, body, _ = plane.ask("/upstreams")
+    return float(sum(endpoint["idle"] for upstream in json.loads(body) for endpoint in upstream["endpoints"])) if status == 200 else 0.0
 
 
 def field(status: str, name: str) -> str:
@@ -40,8 +50,16 @@ def field(status: str, name: str) -> str:
     return found[1]
 
 
-def half_closed(pid: int) -> int:
-    """Returns the number of sockets of a process that its peer has closed and the process has not."""
+@dataclass(frozen=True)
+class Sockets:
+    """The TCP sockets of a process."""
+
+    half_closed: int
+    """The sockets that the peer has closed and the process has not."""
+    to_api_server: int
+
+
+def sockets(pid: int) -> Sockets:
     inodes = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -49,7 +67,8 @@ def half_closed(pid: int) -> int:
         except OSError:
             continue
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
-    return sum(row[3] == CLOSE_WAIT and f"socket:[{row[9]}]" in inodes for row in rows)
+    own = [row for row in rows if f"socket:[{row[9]}]" in inodes]
+    return Sockets(sum(row[3] == CLOSE_WAIT for row in own), sum(int(row[2].partition(":")[2], 16) == API_SERVER_PORT for row in own))
 
 
 class Sampler:

@@ -240,6 +240,7 @@ class Soak:
         self._accounts = Site(cluster, folder)
         self._addresses = itertools.count()
         self._running: list[Running] = []
+        self._ticket_keys = [os.urandom(48), os.urandom(48)]
         (folder / "ca").mkdir()
         self.authority = Authority(folder / "ca")
         lab, sluicegate = str(programs["sluicegate-lab"]), str(programs["sluicegate"])
@@ -361,7 +362,7 @@ class Soak:
         for workload, replicas in ((self.web, 3), (self.other, 2), (self.fragile, 4), (self.tools, 2)):
             workload.create(replicas)
         self.apply(
-            self.certificate(), secret(NAMESPACE, "tickets", {"1": os.urandom(48)}),
+            self.certificate(), self.tickets(),
             ingress(NAMESPACE, "web", "web.soak.test", tls="web"),
             ingress(NAMESPACE, "grpc", "grpc.soak.test", "web-grpc", tls="web"),
             ingress(NAMESPACE, "moved", "moved.soak.test", "web"),
@@ -390,6 +391,14 @@ class Soak:
         del made["data"]["ca.crt"]
         made["metadata"]["namespace"] = NAMESPACE
         return made
+
+    def tickets(self) -> Manifest:
+        return secret(NAMESPACE, "tickets", {str(number): key for number, key in enumerate(self._ticket_keys)})
+
+    def rotate_tickets(self) -> None:
+        """A new key seals the tickets of TLS sessions."""
+        self._ticket_keys = [os.urandom(48), self._ticket_keys[0]]
+        self.apply(self.tickets())
 
     def limit(self, requests: int) -> Manifest:
         """Returns a policy whose limit the load never reaches."""
