@@ -285,12 +285,20 @@ class Changes:
         return f"keys in {' and '.join(names)}"
 
     def consumer(self, draw: random.Random) -> str:
+        """A new caller, whose key each gateway accepts, and later rejects. The Secret goes once no gateway needs it: after an outage of the API server,
+        the watches of the kinds resume at different times, and a gateway would report for seconds that the Secret of the Consumer is missing."""
         name = f"caller-{self.number(draw)}"
-        made = [secret(NAMESPACE, name, {"key": f"key-of-{name}".encode()}),
-                {"apiVersion": VERSION, "kind": "Consumer", "metadata": metadata(NAMESPACE, name), "spec": {"apiKeys": [{"secretRef": {"name": name}}]}}]
-        self.soak.apply(*made)
-        time.sleep(draw.uniform(1, 5))
-        self.soak.delete(*reversed(made))
+        key = secret(NAMESPACE, name, {"key": f"key-of-{name}".encode()})
+        caller = {"apiVersion": VERSION, "kind": "Consumer", "metadata": metadata(NAMESPACE, name), "spec": {"apiKeys": [{"secretRef": {"name": name}}]}}
+
+        def awaits(status: int) -> None:
+            self.soak.everywhere(lambda gateway: gateway.ask("/", "key.soak.test", HTTP, {"X-API-Key": f"key-of-{name}"})[0] == status, f"{status} for {name}")
+
+        self.soak.apply(key, caller)
+        awaits(200)
+        self.soak.delete(caller)
+        awaits(401)
+        self.soak.delete(key)
         return name
 
     # Processes.

@@ -192,7 +192,7 @@ def repeat(session: Callable[[Counts], None], counts: Counts, pause: float) -> N
     while not ended.wait(pause):
         try:
             session(counts)
-        except (OSError, http.client.HTTPException, Wrong, EOFError) as error:
+        except Exception as error:  # Any error fails the request, and must not end the client.
             counts.fail(f"{type(error).__name__}: {error}")
 
 

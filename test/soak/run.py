@@ -42,7 +42,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="repeats the changes of another run (random)")
     parser.add_argument("--rate", type=float, default=1.0, help="a factor for all rates of the load (1)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write the report to this file")
-    parser.add_argument("--plant", choices=["errors", "leak"], help="plant a fault, which the soak must find: wrong responses, or connections that nothing closes")
+    parser.add_argument("--plant", choices=["errors", "abrupt", "leak"],
+                        help="plant a fault, which the soak must find: wrong responses, pods that are killed without notice, or connections that nothing closes")
     return parser.parse_args()
 
 
@@ -66,7 +67,7 @@ def main() -> int:
     seconds = options.hours * 3600
     say(f"soak: {duration(seconds)}, SEED={options.seed}, {found['sluicegate']}")
     with Cluster(NAME, api_only=True) as cluster:
-        soak = Soak(cluster, OUTPUT, found, wrong=options.plant == "errors")
+        soak = Soak(cluster, OUTPUT, found, options.plant)
         try:
             result = run(soak, options, seconds)
         finally:

@@ -111,13 +111,13 @@ class Plane:
         assert self.running
         return self.running.process.pid
 
-    def ask(self, path: str, host: str = "localhost", port: int = 0) -> tuple[int, str, http.client.HTTPMessage]:
+    def ask(self, path: str, host: str = "localhost", port: int = 0, headers: dict[str, str] | None = None) -> tuple[int, str, http.client.HTTPMessage]:
         """Sends a request over a new connection. Without a response, the status is 0."""
         connection = http.client.HTTPConnection(self.address, port or self.port, timeout=15)
         try:
             with self.soak.cluster.namespace.inside():
                 connection.connect()
-            connection.request("GET", path, headers={"Host": host, "Connection": "close"})
+            connection.request("GET", path, headers={"Host": host, "Connection": "close", **(headers or {})})
             response = connection.getresponse()
             return response.status, response.read().decode(errors="replace"), response.headers
         except (OSError, http.client.HTTPException) as error:
@@ -194,12 +194,16 @@ class Workload:
 
     def remove(self, removed: list[Pod]) -> None:
         """Deletes pods as Kubernetes does: the slices say first that the pods terminate, and SIGTERM follows after the preStop hook."""
+        if self.soak.plant == "abrupt":
+            for each in removed:
+                each.running.kill()
         with self.soak.gate.open():
             for each in removed:
                 each.conditions = {"ready": False, "serving": True, "terminating": True}
             self.publish()
             time.sleep(GRACE)
         for each in removed:
+            # Popen sends no signal to a process that has ended.
             each.running.send(signal.SIGTERM)
         for each in removed:
             each.running.wait(60)
@@ -232,9 +236,10 @@ class Workload:
 class Soak:
     """All parts of the soak. `cluster` is up."""
 
-    def __init__(self, cluster: Cluster, folder: Path, programs: dict[str, Path], wrong: bool = False) -> None:
-        """`folder` receives the logs. `wrong`: one of 50 responses of the pods of `tools` is an error, which the soak must find."""
-        self.cluster, self.folder, self.logs, self.programs = cluster, folder, folder / "logs", programs
+    def __init__(self, cluster: Cluster, folder: Path, programs: dict[str, Path], plant: str | None = None) -> None:
+        """`folder` receives the logs. `plant`: a fault that the soak must find. `errors`: one of 50 responses of the pods of `tools` has the status 500.
+        `abrupt`: removed pods are killed without notice."""
+        self.cluster, self.folder, self.logs, self.programs, self.plant = cluster, folder, folder / "logs", programs, plant
         self.gate = Gate()
         self.api = Api(cluster)
         self._accounts = Site(cluster, folder)
@@ -249,7 +254,7 @@ class Soak:
             return [lab, "backend", "--name", name, "--listen", f"{address}:{pod.HTTP}", "--exit", "drain"]
 
         def tools(name: str, address: str) -> list[str]:
-            return [sys.executable, str(HERE / "pod.py"), "--address", address, *(["--wrong", "50"] if wrong else [])]
+            return [sys.executable, str(HERE / "pod.py"), "--address", address, *(["--wrong", "50"] if plant == "errors" else [])]
 
         self.web = Workload(self, "web", [Port("web"), Port("web-grpc", application="kubernetes.io/h2c")], backend)
         self.other = Workload(self, "other", [Port("other")], backend)
