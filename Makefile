@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions lab check-lab floods clean truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions lab check-lab floods soak check-soak clean truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -10,6 +10,10 @@ BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
 INSTRUCTIONS ?=
+HOURS ?= 0.05
+SEED ?=
+REPORT ?=
+SOAK ?=
 SLUICEGATE ?=
 PROVIDER ?=
 PAGES ?=
@@ -119,6 +123,19 @@ floods: ## run each flood against the gateway for 10 s, beside a well-behaved cl
 	@cargo build --quiet --release --package sluicegate
 	@cargo build --quiet --profile local --package sluicegate-lab --package sluicegate-testkit --bin sluicegate-lab --bin floods
 	@$(TARGET)/local/floods --sluicegate $(TARGET)/release/sluicegate $(FLOODS)
+
+soak: ## run all protocols while pods, routes, certificates, policies and processes change, as root: 0 failed requests, flat memory (HOURS=2 SEED=1 REPORT=docs/project/soak.md; SLUICEGATE=FILE for an existing program; test/soak/README.md)
+	@scripts/setup cluster
+	@test/cluster/cluster build etcd kube-apiserver kubectl
+	@$(if $(SLUICEGATE),,$(MAKE) build)
+	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/release/sluicegate) test/soak/run.py --hours $(HOURS) $(SEED:%=--seed %) $(REPORT:%=--report %) $(SOAK)
+
+check-soak: ## check the verdict of the soak, and run a soak of 75 s with an unoptimised gateway, as root (SLUICEGATE=FILE for an existing program)
+	@scripts/setup cluster
+	@test/cluster/cluster build etcd kube-apiserver kubectl
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate --package sluicegate-lab)
+	@python3 -m unittest discover --start-directory test/soak
+	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) test/soak/run.py --hours 0.021 --seed 1 $(SOAK)
 
 truths: ## test the load of the lab against servers with known behaviour, on a quiet machine
 	@scripts/setup build
