@@ -26,12 +26,14 @@ use super::client;
 use super::history::{Attempted, Delivery, Departure, History, Move, Outcome, Publication};
 use super::pod::Process;
 use super::schedule::{Action, Body, End, IMPATIENT, Method, RETRYING, ROUTES, Request, Schedule, UPSTREAMS};
+use crate::Drain;
+use crate::Options;
+use crate::Proxy;
 use crate::listener::{Listener, Place, Protocol};
 use crate::net::ListeningSocket;
 use crate::net::simulated::{self, Reach, SeenEvent};
 use crate::rule::Entrance;
 use crate::runtime::{Start, serve};
-use crate::{Drain, Options, Proxy};
 
 /// The address of the gateway.
 pub(super) const GATEWAY: ([u8; 4], u16) = ([10, 0, 0, 100], 80);
