@@ -76,6 +76,7 @@ lint: ## check the format, clippy, the documentation and the dependencies
 	@# The documentation is for developers, so the map of a crate links to its private modules.
 	@RUSTDOCFLAGS="--deny warnings --allow rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	@scripts/deny
+	@test/simulation/faults.py --check
 
 fmt: ## format all code
 	@cargo fmt --all
@@ -84,6 +85,13 @@ fmt: ## format all code
 fuzz: ## fuzz each parser for FUZZ_SECONDS (60) from fuzz/seeds
 	@scripts/setup fuzz
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+simulate: ## run SCHEDULES (20000) of the zero-loss contract on a simulated network, from SEED or from the date (test/simulation/README.md); SEED=170 repeats a failure
+	@SLUICEGATE_SEED=$(or $(SEED),$(shell date +%Y%m%d000000)) SLUICEGATE_SCHEDULES=$(or $(SCHEDULES),$(if $(SEED),1,20000)) \
+		cargo test --quiet --profile local --package sluicegate-proxy --lib -- simulation::schedules
+
+simulate-faults: ## plant each fault of test/simulation/faults, and check that the simulation finds it (FAULTS="retry-of-post" for a part)
+	@test/simulation/faults.py $(FAULTS)
 
 bench: ## compare the CPU time per request with nginx, HAProxy, Envoy, Traefik and a byte forwarder (BENCH="--turns 3 --gateways sluicegate,nginx")
 	@$(MAKE) lab LAB="bench $(BENCH)"

@@ -9,6 +9,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | `simulation` | tests: the zero-loss contract in a simulated network |
 //! | [`proxy`](Proxy) | starts, changes and stops the data plane |
 //! | `publish` | compiles the model for the workers |
 //! | [`explain`] | the route of a described request, and the reason |
@@ -30,6 +31,7 @@
 //! | [`http_client`] | the HTTP client for the gateway's own requests in the background |
 //! | `tls` | certificates, handshakes |
 //! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |
+//! | `net` | TCP sockets, which a simulated network replaces in tests |
 //! | [`counters`] | counters and histograms |
 //! | `buffer` | buffers for bytes in flight |
 //! | `template` | texts with variables of nginx |
@@ -57,6 +59,7 @@ mod layer4;
 mod layers;
 mod listener;
 mod name;
+mod net;
 pub mod openid;
 mod options;
 mod path;
@@ -71,6 +74,8 @@ mod relay;
 mod request;
 mod rule;
 mod runtime;
+#[cfg(test)]
+mod simulation;
 mod stream;
 mod template;
 mod tls;

@@ -9,8 +9,7 @@ use sluicegate_model::{self as model, Serves};
 use sluicegate_proxy_protocol::Addresses;
 use socket2::{Domain, Socket, Type};
 
-use tokio::net::TcpStream;
-
+use crate::net::{ListeningSocket, TcpStream};
 use crate::options::{Options, StartError};
 use crate::rule::Entrance;
 
@@ -66,7 +65,7 @@ pub struct ListenerState {
 /// A socket of one worker.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    pub(crate) socket: Socket,
+    pub(crate) socket: ListeningSocket,
     pub(crate) place: Place,
     pub(crate) protocol: Protocol,
 }
@@ -269,6 +268,7 @@ impl Sockets {
         for (index, socket) in inherited.into_iter().enumerate() {
             socket.set_nonblocking(true)?;
             bound.sockets.push(socket.try_clone()?);
+            let socket = ListeningSocket::new(socket);
             of_workers[index % self.workers].push(Listener { socket, place, protocol });
         }
         for listeners in &mut of_workers {
@@ -276,7 +276,7 @@ impl Sockets {
                 let socket = open(Place { address: bound.address, ..place })?;
                 bound.address = address_of(&socket)?;
                 bound.sockets.push(socket.try_clone()?);
-                listeners.push(Listener { socket, place, protocol });
+                listeners.push(Listener { socket: ListeningSocket::new(socket), place, protocol });
             }
         }
         // The place has the configured address, not the port that the kernel chose.

@@ -68,6 +68,17 @@ impl Proxy {
     /// # Errors
     /// If the proxy cannot listen at an address, or cannot start a thread.
     pub fn start(options: Options) -> Result<Self, StartError> {
+        Self::start_with(options, |start| {
+            let thread = std::thread::Builder::new().name(format!("worker-{}", start.id));
+            thread.spawn(move || runtime::run(start)).map(Some).map_err(StartError::Worker)
+        })
+    }
+
+    /// Starts with workers that `start_worker` runs, in a thread of their own or not.
+    pub(crate) fn start_with(
+        options: Options,
+        mut start_worker: impl FnMut(Start) -> Result<Option<JoinHandle<io::Result<()>>>, StartError>,
+    ) -> Result<Self, StartError> {
         let workers = options.workers.max(1);
         let lost = options.access_log.as_ref().map(AccessLog::lost).cloned();
         let refusals = Arc::new(Refusals::new(options.refused_requests, workers));
@@ -97,8 +108,7 @@ impl Proxy {
                     spans.buffer(),
                 ),
             };
-            let thread = std::thread::Builder::new().name(format!("worker-{id}"));
-            threads.push(thread.spawn(move || runtime::run(start)).map_err(StartError::Worker)?);
+            threads.extend(start_worker(start)?);
         }
         Ok(Self {
             addresses,
@@ -163,6 +173,12 @@ impl Proxy {
 
     /// Shuts down without losing a request, as [`Drain`] says; sooner if no connection is left.
     pub async fn shutdown(&self, drain: Drain) {
+        self.drain(drain).await;
+        self.join().await;
+    }
+
+    /// Ends all connections as [`Drain`] says, and tells the workers to end.
+    pub(crate) async fn drain(&self, drain: Drain) {
         self.tell(Stop::Announce);
         // After the timeout or the notification, the grace is over.
         let _ = timeout(drain.grace, self.grace_over.notified()).await;
@@ -180,6 +196,10 @@ impl Proxy {
             );
         }
         self.tell(Stop::CloseAll);
+    }
+
+    /// Returns once the threads have ended.
+    async fn join(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
+use crate::net::TcpStream;
 use sluicegate_proxy_protocol::{Header, MAX_V2, Parsed, parse};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::failure::ProxyHeaderFault;

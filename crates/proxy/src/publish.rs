@@ -120,6 +120,8 @@ impl Publisher {
             }
             stays
         });
+        // The order of a hash map differs from process to process.
+        gone.sort_unstable();
         // Slots are freed before new upstreams are placed: each worker changes table and slots together.
         for slot in &gone {
             self.slots.free(*slot);

@@ -290,8 +290,8 @@ impl Exchange<'_> {
             clock.silent = None;
             return Ok(());
         };
-        let left = sluicegate_sys::unacknowledged_bytes(socket).unwrap_or(0);
-        let unsent = sluicegate_sys::unsent_bytes(socket).unwrap_or(0);
+        let left = crate::net::unacknowledged_bytes(socket).unwrap_or(0);
+        let unsent = crate::net::unsent_bytes(socket).unwrap_or(0);
         if left <= unsent || !self.scratch.reply.is_empty() {
             // All sent bytes have arrived. The rest waits until the endpoint has room.
             clock.silent = None;

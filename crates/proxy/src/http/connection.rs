@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::net::TcpStream;
 use rustls::ProtocolVersion;
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
 use sluicegate_model::Settings;
 use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::exchange::{self, Persist};

@@ -608,7 +608,7 @@ mod tests {
         let (near_endpoint, endpoint) = connection().await?;
         let (near_client, mut client) = connection().await?;
         let (mut endpoint_stream, mut wire) =
-            (Stream::Plain(near_endpoint), Wire::Http1(Stream::Plain(near_client)));
+            (Stream::Plain(near_endpoint.into()), Wire::Http1(Stream::Plain(near_client.into())));
         // The endpoint has sent as much as the buffers of the kernel hold before the download begins.
         let mut length = 0;
         endpoint.writable().await?;

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use sluicegate_model::ProxyProtocol;
 use sluicegate_proxy_protocol::{Addresses, write_v1, write_v2};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::record::OpenRecord;
 use crate::deadline::Deadline;
 use crate::failure::{Failure, TlsFault};
 use crate::listener::Arrival;
+use crate::net::TcpStream;
 use crate::relay::{End, Moved, Relay};
 use crate::rule::{ConnectionTarget, Entrance, Layer4Target};
 use crate::stream::{Stream, delivered, discard, part};
@@ -255,6 +255,7 @@ async fn attempts(
                 first.truncate(hello_len);
                 first.extend_from_slice(unsent);
                 upstream.stats().retries[Failure::Reset.index()].add(1);
+                tried.add(&endpoint);
                 continue;
             }
         }

@@ -47,7 +47,7 @@ const REPLAY: usize = 4096;
 /// Receives datagrams from a listener until the task is aborted.
 pub(crate) fn serve(worker: Rc<Worker>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
     let place = listener.place.address;
-    let socket = UdpSocket::from_std(listener.socket.into())?;
+    let socket = listener.socket.receive()?;
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
     // Datagrams larger than a packet are fragmented, as usual.
     match place {

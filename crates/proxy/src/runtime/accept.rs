@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use super::{Accepted, Runtime};
 use crate::listener::{Listener, Protocol};
+use crate::net::TcpStream;
 
 /// How long accepting pauses when the process has no file descriptor left, or the worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Accepts connections from a listener until the task is aborted.
 pub(super) fn accept(runtime: Rc<Runtime>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
     let (local, protocol) = (listener.place.address, listener.protocol);
-    let socket = TcpListener::from_std(listener.socket.into())?;
+    let socket = listener.socket.listen()?;
     Ok(async move {
         loop {
             match socket.accept().await {

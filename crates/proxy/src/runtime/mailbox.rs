@@ -1,13 +1,14 @@
 //! How the control side reaches a worker: the newest state of each change, never a queue of old states.
 
-use std::collections::HashMap;
-use std::net::{SocketAddr, TcpStream};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
 use crate::listener::{Listener, Place, Protocol};
+use crate::net::DetachedTcpStream;
 use crate::rule::Table;
 use crate::upstream::{EndpointSet, SharedUpstream};
 use crate::worker::Stop;
@@ -32,7 +33,7 @@ pub(crate) struct Pending {
     pub(crate) change: u64,
     pub(crate) table: Option<Arc<Table>>,
     /// By slot; `None` for an upstream that no route uses any more.
-    pub(crate) upstreams: HashMap<usize, Option<Placed>>,
+    pub(crate) upstreams: BTreeMap<usize, Option<Placed>>,
     /// The new sockets of the worker.
     pub(crate) opened: Vec<Listener>,
     /// The sockets to close.
@@ -52,7 +53,7 @@ pub(crate) struct Placed {
 /// A client connection that no worker serves yet.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: DetachedTcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     pub(crate) protocol: Protocol,

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
-use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -22,6 +21,7 @@ use crate::counters::Counters;
 use crate::http::connection;
 use crate::layer4;
 use crate::listener::{Listener, Place, Protocol};
+use crate::net::TcpStream;
 use crate::record::Sinks;
 use crate::rule::Table;
 use crate::worker::{LAST_IDLE, Phase, Stop, Worker};
@@ -58,17 +58,20 @@ pub(crate) struct Start {
 }
 
 /// Runs a worker on this thread until the worker is stopped.
-pub(crate) fn run(mut start: Start) -> io::Result<()> {
+pub(crate) fn run(start: Start) -> io::Result<()> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default())?;
-    runtime.block_on(async move {
-        let listeners = std::mem::take(&mut start.listeners);
-        let runtime = Rc::new(Runtime::new(start));
-        let worker = runtime.worker.clone();
-        spawn_local(runtime.clone().run_housekeeping());
-        spawn_local(async move { worker.watch_idle().await });
-        runtime.obey(listeners).await
-    })
+    runtime.block_on(serve(start))
+}
+
+/// Runs a worker in the runtime of this thread until the worker is stopped.
+pub(crate) async fn serve(mut start: Start) -> io::Result<()> {
+    let listeners = std::mem::take(&mut start.listeners);
+    let runtime = Rc::new(Runtime::new(start));
+    let worker = runtime.worker.clone();
+    spawn_local(runtime.clone().run_housekeeping());
+    spawn_local(async move { worker.watch_idle().await });
+    runtime.obey(listeners).await
 }
 
 impl Runtime {

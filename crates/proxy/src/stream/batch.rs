@@ -371,7 +371,7 @@ mod tests {
 
     /// The number of turns of a flooded connection until another task ends.
     async fn turns_until<T>(flooded: TcpStream, other: JoinHandle<T>) -> usize {
-        let mut batch = Batch::new(Stream::Plain(flooded), &[], 0, Sender::Client);
+        let mut batch = Batch::new(Stream::Plain(flooded.into()), &[], 0, Sender::Client);
         let mut turns = 0;
         poll_fn(|cx| {
             turns += 1;
@@ -391,7 +391,7 @@ mod tests {
     #[tokio::test]
     async fn stream_still_reads_bytes_received_before_a_reset_even_if_a_write_failed() {
         let (mut near, far) = pair().await;
-        let mut batch = Batch::new(Stream::Plain(far), &[], 0, Sender::Client);
+        let mut batch = Batch::new(Stream::Plain(far.into()), &[], 0, Sender::Client);
         // A socket that is closed with unread data is reset.
         batch.write_all(b"unread").await.unwrap();
         poll_fn(|cx| batch.poll_send(cx)).await.unwrap();

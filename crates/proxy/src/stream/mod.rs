@@ -16,9 +16,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::net::TcpStream;
 use sluicegate_http1::{HeadLimits, HeadScan, Method, ResponseHead};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::buffer::BUFFER;
@@ -101,7 +101,7 @@ impl Stream {
             Self::Http2(call) => call.with_stream(|stream| stream.is_unacknowledged_for(time)),
             stream => stream
                 .tcp()
-                .and_then(|tcp| sluicegate_sys::unacknowledged_for(tcp).ok().flatten())
+                .and_then(|tcp| crate::net::unacknowledged_for(tcp).ok().flatten())
                 .is_some_and(|silent| silent >= time),
         }
     }
@@ -235,7 +235,7 @@ pub(crate) async fn delivered(tcp: &TcpStream) {
     let until_acknowledged = async {
         let (mut pause, mut left, mut still) = (LOOK, usize::MAX, Duration::ZERO);
         while still < LINGER_STILL
-            && let Ok(unacknowledged @ 1..) = sluicegate_sys::unacknowledged_bytes(tcp)
+            && let Ok(unacknowledged @ 1..) = crate::net::unacknowledged_bytes(tcp)
         {
             still = if unacknowledged < left { Duration::ZERO } else { still + pause };
             left = unacknowledged;

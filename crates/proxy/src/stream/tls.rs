@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::net::TcpStream;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::buffer::{Buffer, SPARE_BUFFER, give_spare_buffer, spare_buffer};
 
@@ -682,7 +682,8 @@ mod tests {
         let (tcp, accepted) = tokio::join!(connect, listener.accept());
         let name = ServerName::try_from("a.test").unwrap();
         let mut client = TlsStream::client(tcp.unwrap(), Arc::new(client), name).unwrap();
-        let mut server = TlsStream::server(accepted.unwrap().0, Arc::new(server), spare_buffer()).unwrap();
+        let mut server =
+            TlsStream::server(accepted.unwrap().0.into(), Arc::new(server), spare_buffer()).unwrap();
         let (one, other) =
             tokio::join!(poll_fn(|cx| client.poll_handshake(cx)), poll_fn(|cx| server.poll_handshake(cx)));
         one.and(other).unwrap();

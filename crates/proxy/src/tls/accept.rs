@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use crate::net::TcpStream;
 use rustls::Error;
 use rustls::server::Acceptor;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::net::TcpStream;
 use rustls::Error;
 use rustls::client::ClientConfig;
 use rustls::sign::SingleCertAndKey;
 use rustls_pki_types::{CertificateDer, ServerName};
 use sluicegate_any_certificate::AnyCertificate;
 use sluicegate_model::{Protocol, UpstreamTls};
-use tokio::net::TcpStream;
 
 use super::{certified_key, provider, provider_with, root_store, verifier, well_known};
 use crate::stream::TlsStream;

@@ -9,18 +9,34 @@ use tokio::time::Instant;
 use super::local::{LocalEndpoint, LocalUpstream, Members};
 use crate::hash::mix;
 
-/// The endpoints that failed for a request.
+/// The endpoints that a request avoids.
 #[derive(Default)]
 pub(crate) struct AvoidedEndpoints {
+    /// The endpoints that failed the request.
     failed: Vec<u64>,
+    /// The endpoints to which a connect was started.
+    connects: Vec<u64>,
     doubtful: Option<u64>,
 }
 
 impl AvoidedEndpoints {
+    /// The endpoint failed the request.
     pub(crate) fn add(&mut self, endpoint: &LocalEndpoint) {
-        if !self.contains(endpoint) {
+        if !self.failed.contains(&endpoint.shared.id) {
             self.failed.push(endpoint.shared.id);
         }
+    }
+
+    /// A connect to the endpoint starts. The connect may fail, or lose a race.
+    pub(super) fn add_connect(&mut self, endpoint: &LocalEndpoint) {
+        if !self.connects.contains(&endpoint.shared.id) {
+            self.connects.push(endpoint.shared.id);
+        }
+    }
+
+    /// Allows connects to the same endpoints again, except to the endpoints that failed the request.
+    pub(super) fn forget_connects(&mut self) {
+        self.connects.clear();
     }
 
     /// A connection to the endpoint was dead. The endpoint may be about to end, or may be fine. Another endpoint comes
@@ -34,7 +50,7 @@ impl AvoidedEndpoints {
     }
 
     fn contains(&self, endpoint: &LocalEndpoint) -> bool {
-        self.failed.contains(&endpoint.shared.id)
+        self.failed.contains(&endpoint.shared.id) || self.connects.contains(&endpoint.shared.id)
     }
 
     fn doubts(&self, endpoint: &LocalEndpoint) -> bool {
@@ -122,6 +138,12 @@ impl LocalUpstream {
     pub(crate) fn is_full(&self) -> bool {
         let members = self.members.borrow();
         !members.eligible.is_empty() && members.eligible.iter().all(|endpoint| members.is_at_limit(endpoint))
+    }
+
+    /// Whether an eligible endpoint is at its own limit.
+    pub(super) fn has_full_endpoint(&self) -> bool {
+        let members = self.members.borrow();
+        members.eligible.iter().any(|endpoint| members.is_at_limit(endpoint))
     }
 
     fn next_candidate<'m>(
@@ -372,6 +394,23 @@ mod tests {
                 .pick(&tried, &EndpointPreference::default(), &Resilience::default(), Instant::now())
                 .is_none()
         );
+    }
+
+    #[test]
+    fn endpoint_whose_connect_lost_a_race_is_picked_again_before_an_endpoint_that_failed_the_request() {
+        let upstream = upstream(Balance::Ewma, 2);
+        let mut tried = AvoidedEndpoints::default();
+        tried.add_connect(&by_port(&upstream, 1));
+        tried.add(&by_port(&upstream, 1));
+        tried.add_connect(&by_port(&upstream, 2));
+        let port = |tried: &AvoidedEndpoints| {
+            let preference = EndpointPreference::default();
+            let picked = upstream.pick(tried, &preference, &Resilience::default(), Instant::now());
+            picked.map(|endpoint| endpoint.shared.address().port())
+        };
+        assert_eq!(port(&tried), None);
+        tried.forget_connects();
+        assert!((0..50).all(|_| port(&tried) == Some(2)));
     }
 
     fn hashed(upstream: &LocalUpstream, hash: u64) -> u16 {

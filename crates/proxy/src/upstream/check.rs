@@ -49,6 +49,7 @@ async fn run_health_checks(upstream: Rc<LocalUpstream>) {
         // Jitter, so that the checks of many upstreams and data planes do not coincide.
         let due = after(asked, check.interval.get().mul_f64(0.9 + 0.2 * fastrand::f64()));
         tokio::select! {
+            biased;
             // The settings of the checks may have changed.
             () = upstream.changed.notified() => continue,
             () = sleep_until(due) => asked = Instant::now(),

@@ -14,10 +14,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
 use sluicegate_model::{Protocol, Settings};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::balance::{AvoidedEndpoints, EndpointPreference};
@@ -26,6 +24,7 @@ use super::pool::Socket;
 use super::shared::Security;
 use crate::deadline::after;
 use crate::failure::Failure;
+use crate::net::{TcpStream, is_silent};
 use crate::stream::{Http2Connections, Stream};
 
 /// The shortest time before a second connect starts.
@@ -165,6 +164,7 @@ impl LocalUpstream {
             header,
             connect_attempts: Vec::new(),
             hedge_at: None,
+            is_starved: false,
             give_up,
             end: after(give_up, settings.timeouts.connect),
             last: Failure::NoEndpoint,
@@ -172,9 +172,7 @@ impl LocalUpstream {
         };
         loop {
             if race.connect_attempts.is_empty() {
-                let next = turn
-                    .take()
-                    .or_else(|| self.pick(tried, preference, &settings.resilience, Instant::now()));
+                let next = turn.take().or_else(|| race.pick(tried, settings));
                 match next {
                     Some(endpoint) => race.start(endpoint, tried, settings),
                     None => race.next_round(tried, settings).await?,
@@ -232,6 +230,8 @@ struct Race<'r> {
     connect_attempts: Vec<ConnectAttempt>,
     /// The time at which the next connect starts.
     hedge_at: Option<Instant>,
+    /// Whether no endpoint was left for another connect.
+    is_starved: bool,
     /// The end of retries at endpoints that failed.
     give_up: Instant,
     /// The deadline of the connects in flight.
@@ -259,7 +259,7 @@ enum Event {
 
 impl Race<'_> {
     fn start(&mut self, endpoint: Rc<LocalEndpoint>, tried: &mut AvoidedEndpoints, settings: &Settings) {
-        tried.add(&endpoint);
+        tried.add_connect(&endpoint);
         let started = Instant::now();
         let security = self.upstream.members.borrow().security.clone();
         let http2 = self.upstream.speaks_http2().then(|| endpoint.http2.clone());
@@ -291,13 +291,16 @@ impl Race<'_> {
             }
             let changed = self.upstream.changed.notified();
             tokio::select! {
+                biased;
                 () = changed => {}
                 () = sleep(ROUND) => {}
             }
         }
         // If no connect failed here, `tried` is from earlier attempts of the request.
         self.round_failed = true;
-        tried.clear();
+        if self.pick_distant(tried, settings).is_none() {
+            tried.clear();
+        }
         Ok(())
     }
 
@@ -338,22 +341,53 @@ impl Race<'_> {
     /// Starts one more connect, to an endpoint without a connect in flight.
     fn hedge(&mut self, tried: &mut AvoidedEndpoints, settings: &Settings) {
         self.hedge_at = None;
-        let pick = |tried: &AvoidedEndpoints| {
-            self.upstream.pick(tried, self.preference, &settings.resilience, Instant::now())
-        };
-        let endpoint = pick(tried).or_else(|| {
-            if Instant::now() >= self.give_up {
-                return None;
-            }
-            // All endpoints were tried: endpoints that failed are retried while the others hang.
-            tried.clear();
-            self.connect_attempts.iter().for_each(|racer| tried.add(&racer.in_flight_guard.endpoint));
-            pick(tried)
-        });
-        if let Some(endpoint) = endpoint {
+        let picked = self.pick(tried, settings).or_else(|| self.pick_again(tried, settings));
+        self.is_starved = picked.is_none();
+        if let Some(endpoint) = picked {
             self.upstream.stats().hedges.add(1);
             self.start(endpoint, tried, settings);
+        } else if self.upstream.has_full_endpoint() {
+            // An endpoint may have room a moment later.
+            self.hedge_at = Some(Instant::now() + ROUND);
         }
+    }
+
+    /// All endpoints were tried: endpoints that failed are retried while the others hang.
+    fn pick_again(&mut self, tried: &mut AvoidedEndpoints, settings: &Settings) -> Option<Rc<LocalEndpoint>> {
+        let now = Instant::now();
+        if now >= self.give_up {
+            return None;
+        }
+        let picked = self.pick_distant(tried, settings);
+        if picked.is_some() {
+            return picked;
+        }
+        // An endpoint whose connect takes a little longer comes before an endpoint that failed the request.
+        let last = self.connect_attempts.iter().map(|racer| racer.started).max();
+        let hangs = last.map(|started| after(started, settings.resilience.connect_hedge));
+        if let Some(hangs) = hangs.filter(|hangs| now < *hangs) {
+            self.hedge_at = Some(hangs);
+            return None;
+        }
+        tried.clear();
+        self.avoid_connects(tried);
+        self.pick(tried, settings)
+    }
+
+    /// A healthy endpoint that did not fail the request, but whose connect lost a race.
+    fn pick_distant(&self, tried: &mut AvoidedEndpoints, settings: &Settings) -> Option<Rc<LocalEndpoint>> {
+        tried.forget_connects();
+        self.avoid_connects(tried);
+        self.pick(tried, settings).filter(|endpoint| !endpoint.shared.is_unhealthy())
+    }
+
+    /// Avoids the endpoints with a connect in flight.
+    fn avoid_connects(&self, tried: &mut AvoidedEndpoints) {
+        self.connect_attempts.iter().for_each(|racer| tried.add_connect(&racer.in_flight_guard.endpoint));
+    }
+
+    fn pick(&self, tried: &AvoidedEndpoints, settings: &Settings) -> Option<Rc<LocalEndpoint>> {
+        self.upstream.pick(tried, self.preference, &settings.resilience, Instant::now())
     }
 
     /// A removed endpoint receives no new request. A new endpoint receives a connect if no endpoint was left for the
@@ -362,7 +396,7 @@ impl Race<'_> {
         self.connect_attempts.retain(|racer| !racer.in_flight_guard.endpoint.is_removed());
         let hedges = !settings.resilience.connect_hedge.is_zero()
             && self.connect_attempts.len() < MAX_CONNECT_ATTEMPTS;
-        if hedges && self.hedge_at.is_none() && !self.connect_attempts.is_empty() {
+        if hedges && self.is_starved && !self.connect_attempts.is_empty() {
             self.hedge(tried, settings);
         }
     }
@@ -467,20 +501,13 @@ async fn open_one(
     }
 }
 
-/// Whether the kernel has neither bytes nor an end of the stream for the gateway.
-fn is_silent(stream: &TcpStream) -> bool {
-    let mut byte = [0; 1];
-    let peeked = recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    peeked.is_err_and(|error| io::Error::from(error).kind() == io::ErrorKind::WouldBlock)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::context::UpstreamContext;
     use std::sync::Arc;
 
     use sluicegate_model::{Conditions, UpstreamKey};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::upstream::pool::IdleEvent;
@@ -505,7 +532,7 @@ mod tests {
             // The runtime assumes that a new socket is readable until a read would block.
             assert!(near.try_read(&mut [0]).is_err());
             let event = IdleEvent { upstream: 0, endpoint: 0, socket: 1 };
-            let socket = Socket::new(Stream::Plain(near), event, &Arc::default());
+            let socket = Socket::new(Stream::Plain(near.into()), event, &Arc::default());
             let (now, stats) = (Instant::now(), endpoint.stats());
             endpoint.pool.borrow_mut().put(socket, now + Duration::from_secs(60), 1, stats);
             let far = (!closed).then_some(far);

@@ -1,7 +1,7 @@
 //! A worker's own view of an upstream: its load estimates and its connections.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ pub(super) struct Members {
     proxy_protocol: Option<ProxyProtocol>,
     health: Option<Arc<Health>>,
     retry_budget: Option<Arc<RetryBudget>>,
-    all: HashMap<u64, Rc<LocalEndpoint>>,
+    all: BTreeMap<u64, Rc<LocalEndpoint>>,
     pub(super) eligible: Vec<Rc<LocalEndpoint>>,
 }
 

@@ -147,8 +147,11 @@ mod tests {
         // The runtime assumes that a new socket is readable until a read would block.
         assert!(near.try_read(&mut [0]).is_err());
         let events = Arc::default();
-        let socket =
-            Socket::new(Stream::Plain(near), IdleEvent { upstream: 0, endpoint: 0, socket: 7 }, &events);
+        let socket = Socket::new(
+            Stream::Plain(near.into()),
+            IdleEvent { upstream: 0, endpoint: 0, socket: 7 },
+            &events,
+        );
         let (mut pool, stats, now) = (Pool::default(), EndpointShard::default(), Instant::now());
         pool.put(socket, now + Duration::from_secs(60), 1, &stats);
         assert_eq!(stats.idle.get(), 1);

@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sluicegate_model::Protocol;
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::local::{LocalEndpoint, LocalUpstream};
 use crate::failure::Failure;
+use crate::net::TcpStream;
 
 /// How many consecutive new connections are closed without a response before an endpoint becomes unhealthy.
 const RESETS_BEFORE_EJECTION: u32 = 3;

@@ -311,6 +311,10 @@ fn mark(address: SocketAddr) -> u64 {
 /// Milliseconds since the first call, never 0.
 fn uptime_millis() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
+    #[cfg(test)]
+    let elapsed =
+        crate::net::simulated::start_of_clock().unwrap_or_else(|| *START.get_or_init(Instant::now)).elapsed();
+    #[cfg(not(test))]
     let elapsed = START.get_or_init(Instant::now).elapsed();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX - 1) + 1
 }

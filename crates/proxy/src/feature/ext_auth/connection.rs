@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use crate::net::TcpStream;
 use sluicegate_http1::{
     Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming, ResponseHead,
 };
 use sluicegate_model::Settings;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -485,8 +485,8 @@ fn late() -> io::Error {
 /// Whether the peer's kernel has not even acknowledged the question.
 fn is_unacknowledged(stream: &Stream) -> bool {
     stream.tcp().is_some_and(|tcp| {
-        let unsent = sluicegate_sys::unsent_bytes(tcp).unwrap_or(0);
-        sluicegate_sys::unacknowledged_bytes(tcp).is_ok_and(|left| left > unsent)
+        let unsent = crate::net::unsent_bytes(tcp).unwrap_or(0);
+        crate::net::unacknowledged_bytes(tcp).is_ok_and(|left| left > unsent)
     })
 }
 
