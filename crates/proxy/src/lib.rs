@@ -28,6 +28,7 @@
 //! | [`openid`] | the gateway as a client of OpenID providers |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
 //! | [`http_client`] | the HTTP client for the gateway's own requests in the background |
+//! | `quic` | QUIC: sockets, and the way of each datagram to the worker of its connection |
 //! | `tls` | certificates, handshakes |
 //! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |
 //! | [`counters`] | counters and histograms |
@@ -65,6 +66,7 @@ mod proxy;
 mod proxy_header;
 mod publish;
 mod query;
+mod quic;
 pub mod record;
 pub mod registry;
 mod relay;

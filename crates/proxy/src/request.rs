@@ -22,7 +22,16 @@ pub(crate) struct ClientView {
     pub(crate) is_tls: bool,
     /// Whether the peer's forwarding headers are trusted.
     pub(crate) is_trusted: bool,
-    pub(crate) is_http2: bool,
+    pub(crate) wire: WireVersion,
+}
+
+/// The version of HTTP of a client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireVersion {
+    /// The head of the request says whether its version is 1.0 or 1.1.
+    Http1,
+    Http2,
+    Http3,
 }
 
 /// A request, as features see it.

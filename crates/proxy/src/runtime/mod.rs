@@ -21,7 +21,7 @@ pub(crate) use mailbox::{Mailbox, Placed};
 use crate::counters::Counters;
 use crate::http::connection;
 use crate::layer4;
-use crate::listener::{Listener, Place, Protocol};
+use crate::listener::{Listener, Place, Protocol, QuicListener};
 use crate::record::Sinks;
 use crate::rule::Table;
 use crate::worker::{LAST_IDLE, Phase, Stop, Worker};
@@ -39,6 +39,8 @@ struct Runtime {
     connections: RefCell<Slab<Open>>,
     /// The sockets from which the worker accepts connections and datagrams.
     listening: RefCell<Vec<(Place, JoinHandle<()>)>>,
+    /// The places of HTTP/3. During a shutdown they refuse new connections, and serve the others.
+    listening_quic: RefCell<Vec<(Place, JoinHandle<()>)>>,
 }
 
 /// A client connection of the worker.
@@ -80,17 +82,25 @@ impl Runtime {
             mailboxes,
             connections: RefCell::default(),
             listening: RefCell::default(),
+            listening_quic: RefCell::default(),
         }
     }
 
     /// Serves a client connection in a separate task.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
+        self.spawn(async move |worker: &Rc<Worker>, phase: &Cell<Phase>| {
+            connection::serve(worker, stream, protocol, peer, local, phase).await;
+        });
+    }
+
+    /// Runs a client connection in a separate task.
+    fn spawn(self: &Rc<Self>, serve: impl AsyncFnOnce(&Rc<Worker>, &Cell<Phase>) + 'static) {
         let phase = Rc::new(Cell::new(Phase::Fresh));
         let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
         let guard = OpenGuard { runtime: self.clone(), key };
         self.worker.stats().open.add(1);
         let task = spawn_local(async move {
-            connection::serve(&guard.runtime.worker, stream, protocol, peer, local, &phase).await;
+            serve(&guard.runtime.worker, &phase).await;
         });
         if let Some(open) = self.connections.borrow_mut().get_mut(key) {
             open.task = Some(task.abort_handle());
@@ -106,8 +116,10 @@ impl Runtime {
             let stop = pending.stop;
             let configured = pending.table.is_some();
             let (opened, closed) = (std::mem::take(&mut pending.opened), std::mem::take(&mut pending.closed));
+            let opened_quic = std::mem::take(&mut pending.opened_quic);
             self.apply(pending);
             self.move_listeners(opened, &closed).await;
+            self.open_quic(opened_quic);
             self.mailbox().acknowledge(change);
             if configured {
                 for listener in waiting.drain(..) {
@@ -151,8 +163,9 @@ impl Runtime {
 
     /// Returns once the closed listeners receive nothing any more.
     async fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
-        let gone: Vec<_> =
+        let mut gone: Vec<_> =
             self.listening.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)).collect();
+        gone.extend(self.listening_quic.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)));
         for (_, task) in gone {
             task.abort();
             // The task was aborted or had failed: its socket is closed.
@@ -164,6 +177,19 @@ impl Runtime {
                 && let Err(error) = self.listen(listener)
             {
                 tracing::error!(%address, %error, "a worker cannot accept connections at this address");
+            }
+        }
+    }
+
+    /// Accepts connections of HTTP/3 from now on.
+    fn open_quic(self: &Rc<Self>, opened: Vec<QuicListener>) {
+        for listener in opened {
+            let place = listener.place;
+            match accept::accept_quic(self.clone(), listener) {
+                Ok(task) => self.listening_quic.borrow_mut().push((place, spawn_local(task))),
+                Err(error) => {
+                    tracing::error!(address = %place.address, %error, "a worker cannot accept HTTP/3 at this address");
+                }
             }
         }
     }
