@@ -61,29 +61,23 @@ async fn is_stopped(shared: &Shared, stream: &SendStream) {
 
 /// Reads a stream that the client has opened.
 pub(super) async fn serve(shared: Rc<Shared>, kinds: Rc<Kinds>, mut stream: RecvStream) {
-    let served = match read_varint(&mut stream).await {
-        // RFC 9114, 6.2: a stream may end before its type.
-        Err(_) | Ok(None) => return,
-        Ok(Some(kind)) => match StreamKind::of(kind) {
-            StreamKind::Control => first(&kinds.control).and(control(&shared, &mut stream).await),
-            StreamKind::Encoder => first(&kinds.encoder).and(encoder(&mut stream).await),
-            StreamKind::Decoder => first(&kinds.decoder).and(decoder(&mut stream).await),
-            StreamKind::Push => Err(Code::STREAM_CREATION_ERROR),
-            StreamKind::Unknown => {
-                // The stream is open.
-                let _ = stream.stop(VarInt::from_u32(Code::STREAM_CREATION_ERROR.value()));
-                return shared.waste(64);
-            }
-        },
+    // RFC 9114, 6.2: a stream may end before its type.
+    let Ok(Some(kind)) = read_varint(&mut stream).await else { return };
+    let served = match StreamKind::of(kind) {
+        StreamKind::Control if !kinds.control.replace(true) => control(&shared, &mut stream).await,
+        StreamKind::Encoder if !kinds.encoder.replace(true) => encoder(&mut stream).await,
+        StreamKind::Decoder if !kinds.decoder.replace(true) => decoder(&mut stream).await,
+        StreamKind::Unknown => {
+            // The stream is open.
+            let _ = stream.stop(VarInt::from_u32(Code::STREAM_CREATION_ERROR.value()));
+            return shared.waste(64);
+        }
+        // A second stream of a kind, or a push of a client.
+        _ => Err(Code::STREAM_CREATION_ERROR),
     };
     if let Err(code) = served {
         shared.fail(code);
     }
-}
-
-/// Notes the first stream of a kind.
-fn first(seen: &Cell<bool>) -> Result<(), Code> {
-    if seen.replace(true) { Err(Code::STREAM_CREATION_ERROR) } else { Ok(()) }
 }
 
 /// The end of a stream that must not end, if the client ended it, and not the end of the connection.
