@@ -5,12 +5,14 @@
 //! | `requests` | requests and responses of every kind |
 //! | `connections` | handshakes, limits, new addresses of clients, shutdown |
 //! | `early_data` | requests before the end of the handshake |
+//! | `tunnels` | WebSocket |
 //! | `malformed` | messages that RFC 9114 forbids, and messages that it tells to ignore |
 
 mod connections;
 mod early_data;
 mod malformed;
 mod requests;
+mod tunnels;
 
 use http::Request;
 use sluicegate_model::tls::Http3;

@@ -39,7 +39,7 @@ enum End {
 }
 
 /// A frame.
-fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     [varint(kind), varint(payload.len() as u64), payload.to_vec()].concat()
 }
 
@@ -53,7 +53,7 @@ fn varint(value: u64) -> Vec<u8> {
 }
 
 /// A HEADERS frame of literal fields.
-fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = vec![0, 0];
     for (name, value) in fields {
         section.extend(prefixed(0x20, 7, name.len()));
@@ -89,13 +89,13 @@ fn post_with(more: &[(&str, &str)]) -> Vec<u8> {
     headers(&[&[(":method", "POST")], &GET[1..], more].concat())
 }
 
-async fn connect(gateway: &Gateway) -> anyhow::Result<Connection> {
+pub(crate) async fn connect(gateway: &Gateway) -> anyhow::Result<Connection> {
     let options = Authority::of_process().client();
     http3::connect(&http3::endpoint()?, gateway.https_addr(), &options, "localhost").await
 }
 
 /// Opens a control stream with SETTINGS.
-async fn control(connection: &Connection, more: &[u8]) -> anyhow::Result<quinn::SendStream> {
+pub(crate) async fn control(connection: &Connection, more: &[u8]) -> anyhow::Result<quinn::SendStream> {
     let mut stream = connection.open_uni().await?;
     stream.write_all(&[&[0][..], &frame(4, &[]), more].concat()).await?;
     Ok(stream)

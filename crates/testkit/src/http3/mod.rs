@@ -1,5 +1,7 @@
 //! Clients of HTTP/3: a client by the crates quinn and h3, and bare QUIC connections for messages that no client sends.
 
+pub(crate) mod adapter;
+
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
