@@ -1,6 +1,7 @@
 //! Clients of HTTP/3: a client by the crates quinn and h3, and bare QUIC connections for messages that no client sends.
 
 pub(crate) mod adapter;
+mod load;
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +18,7 @@ use quinn::{ClientConfig, Connection, Endpoint, TransportConfig};
 use tokio::task::JoinHandle;
 
 use crate::tls::ClientOptions;
+pub use load::Http3Load;
 
 /// A response with its whole body.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use sluicegate_http3::{Code, Protocol};
 use sluicegate_proxy_protocol::Addresses;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Client, Origin};
 use super::exchange;
@@ -42,7 +42,7 @@ use crate::worker::{Phase, Worker};
 pub(crate) use stream::Http3Stream;
 use stream::{NoHead, is_safe};
 
-/// How long a client may take to close its connection, and to notice a GOAWAY, at least.
+/// How long a client may take to close its connection, and at most to notice the announcement of the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How many bytes without use may arrive on a connection: frames and settings that the gateway ignores.
 const USELESS: u64 = 64 * 1024;
@@ -271,6 +271,8 @@ enum Leaving {
     Announced(Instant),
     /// Further requests are rejected, so that the client repeats them on another connection.
     Closed,
+    /// All requests have ended, and the client has time to close the connection.
+    Parting(Instant),
 }
 
 impl Connection {
@@ -311,7 +313,7 @@ impl Connection {
                 leaving = Leaving::Closed;
             }
             if leaving == Leaving::Closed && self.streams.is_empty() {
-                return self.part().await;
+                leaving = Leaving::Parting(Instant::now() + FAREWELL);
             }
             phase.set(match (self.streams.is_empty(), self.accepted) {
                 (false, _) => Phase::Busy,
@@ -319,10 +321,10 @@ impl Connection {
                 (true, _) => Phase::Idle,
             });
             let is_idle = self.streams.is_empty() && leaving == Leaving::No;
-            let end_of_announcement = async {
+            let next_step = async {
                 match leaving {
-                    Leaving::Announced(until) => tokio::time::sleep_until(until).await,
-                    _ => pending().await,
+                    Leaving::Announced(until) | Leaving::Parting(until) => sleep_until(until).await,
+                    Leaving::No | Leaving::Closed => pending().await,
                 }
             };
             tokio::select! {
@@ -352,7 +354,9 @@ impl Connection {
                 () = poll_fn(|cx| deadline.poll(cx)), if is_idle => {
                     leaving = self.announce(&goaway);
                 }
-                () = end_of_announcement => {}
+                () = next_step => if matches!(leaving, Leaving::Parting(_)) {
+                    return;
+                },
                 () = &mut stopping, if !worker.is_stopping() => {}
             }
         }
@@ -364,15 +368,6 @@ impl Connection {
         let _ = goaway.send(sluicegate_http3::varint::MAX - 3);
         let round_trip = 2 * self.shared.connection.rtt();
         Leaving::Announced(Instant::now() + round_trip.min(FAREWELL))
-    }
-
-    /// Gives the client time to close the connection.
-    async fn part(self) {
-        let shared = &self.shared;
-        tokio::select! {
-            _ = shared.connection.closed() => {}
-            () = sleep(3 * shared.connection.rtt().min(FAREWELL)) => {}
-        }
     }
 
     fn accept(&mut self, mut send: SendStream, mut recv: RecvStream) {
