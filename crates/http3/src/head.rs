@@ -66,16 +66,22 @@ impl Pseudo {
             b":scheme" if value.is_empty() => Err(Malformed::InvalidPseudo),
             b":scheme" => put(&mut self.scheme, Scheme::try_from(value)),
             b":authority" => put(&mut self.authority, Authority::try_from(value)),
-            b":path" => put(&mut self.path, PathAndQuery::try_from(value).map_err(drop).and_then(|path| {
-                // RFC 9114, 4.3.1. The parser drops a fragment, which a target must not have.
-                let is_whole = path.as_str().len() == value.len();
-                let is_path = matches!(value, [b'/', ..] | b"*");
-                if is_whole && is_path { Ok(path) } else { Err(()) }
-            })),
+            b":path" => put(
+                &mut self.path,
+                PathAndQuery::try_from(value).map_err(drop).and_then(|path| {
+                    // RFC 9114, 4.3.1. The parser drops a fragment, which a target must not have.
+                    let is_whole = path.as_str().len() == value.len();
+                    let is_path = matches!(value, [b'/', ..] | b"*");
+                    if is_whole && is_path { Ok(path) } else { Err(()) }
+                }),
+            ),
             b":protocol" => {
                 let is_token = !value.is_empty() && value.iter().all(u8::is_ascii_graphic);
                 let text = String::from_utf8(value.to_vec()).map_err(drop);
-                put(&mut self.protocol, text.map(String::into_boxed_str).and_then(|text| is_token.then_some(text).ok_or(())))
+                put(
+                    &mut self.protocol,
+                    text.map(String::into_boxed_str).and_then(|text| is_token.then_some(text).ok_or(())),
+                )
             }
             _ => Err(Malformed::UnknownPseudo),
         }
@@ -90,7 +96,8 @@ impl Pseudo {
             false => self.scheme.is_some() && self.path.is_some(),
         };
         // RFC 9220, 3.
-        if !is_complete || self.protocol.is_some() && (method != Method::CONNECT || self.authority.is_none()) {
+        if !is_complete || self.protocol.is_some() && (method != Method::CONNECT || self.authority.is_none())
+        {
             return Err(Malformed::PseudoOfMethod);
         }
         if self.path.as_ref().is_some_and(|path| path == "*") && method != Method::OPTIONS {

@@ -414,7 +414,8 @@ pub struct Http3 {
     #[n(2)]
     pub early_data: bool,
     /// Handshakes in progress of one worker. Above the limit, clients must prove their address first, which costs them a
-    /// round trip (Retry, RFC 9000, 8.1.2). Above ten times the limit, the gateway refuses connections. Default 256.
+    /// round trip (Retry, RFC 9000, 8.1.2). 0: always. Above ten times the limit and 1,000, the gateway refuses connections.
+    /// Default 256.
     #[n(3)]
     pub handshakes: u32,
 }

@@ -88,7 +88,8 @@ impl Publisher {
         self.listeners.clone_from(&config.listeners);
         self.has_http3 = config.settings.tls.http3.is_some();
         let Moves { opened, opened_quic, closed } = self.follow_listeners();
-        for (mailbox, (opened, opened_quic)) in self.mailboxes.iter().zip(opened.into_iter().zip(opened_quic)) {
+        for (mailbox, (opened, opened_quic)) in self.mailboxes.iter().zip(opened.into_iter().zip(opened_quic))
+        {
             mailbox.post(|pending| {
                 pending.change = self.change;
                 pending.move_listeners(opened, opened_quic, &closed);
@@ -179,7 +180,8 @@ impl Publisher {
             return;
         }
         let Moves { opened, opened_quic, closed } = self.follow_listeners();
-        for (mailbox, (opened, opened_quic)) in self.mailboxes.iter().zip(opened.into_iter().zip(opened_quic)) {
+        for (mailbox, (opened, opened_quic)) in self.mailboxes.iter().zip(opened.into_iter().zip(opened_quic))
+        {
             mailbox.post(|pending| pending.move_listeners(opened, opened_quic, &closed));
         }
     }

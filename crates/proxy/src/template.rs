@@ -507,8 +507,13 @@ mod tests {
         let bytes = format!("GET {target} HTTP/1.1\r\n{lines}\r\n");
         let (buf, mut head) = (bytes.as_bytes(), RequestHead::default());
         assert!(head.parse(buf, &mut HeadScan::default(), &HeadLimits::default()).unwrap());
-        let client =
-            ClientView { peer: PEER, address: Ok(CLIENT), is_tls: true, is_trusted: false, wire: WireVersion::Http1 };
+        let client = ClientView {
+            peer: PEER,
+            address: Ok(CLIENT),
+            is_tls: true,
+            is_trusted: false,
+            wire: WireVersion::Http1,
+        };
         let head = HeadView { head: &head, buf };
         let (id, upstream) = (
             ObjectId { kind: "Ingress", namespace: "shop".into(), name: "web".into() },

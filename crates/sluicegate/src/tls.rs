@@ -32,8 +32,8 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true")]
     http3_early_data: bool,
-    /// The largest number of HTTP/3 handshakes in progress of one worker without a proof of the client's address (Retry).
-    /// Above ten times this number, the gateway refuses HTTP/3 connections. [default: 256]
+    /// The number of HTTP/3 handshakes in progress of one worker above which clients must prove their address (Retry). 0:
+    /// always. Above ten times this number, and above 1000, the gateway refuses HTTP/3 connections. [default: 256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     http3_max_handshakes: Option<u32>,
     /// The Secret with the default certificate: for clients that send no host or an unknown host, and for hosts without

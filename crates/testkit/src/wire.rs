@@ -183,46 +183,6 @@ pub(crate) async fn read_more(
     stream.read_buf(buffer).await
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decode(framing: Framing, bytes: &[u8], step: usize) -> Result<(Vec<u8>, BodyDecoder), String> {
-        let mut decoder = BodyDecoder::new(framing);
-        let (mut out, mut raw, mut buffer) = (Vec::new(), Vec::new(), BytesMut::new());
-        for piece in bytes.chunks(step) {
-            buffer.extend_from_slice(piece);
-            decoder.decode(&mut buffer, &mut out, Some(&mut raw))?;
-        }
-        assert_eq!([&raw[..], &buffer].concat(), bytes);
-        Ok((out, decoder))
-    }
-
-    #[test]
-    fn reader_decodes_a_chunked_body_in_any_pieces() {
-        let bytes = b"5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\nCheck: sum\r\n\r\n";
-        for step in 1..=bytes.len() {
-            let (body, decoder) = decode(Framing::Chunked, bytes, step).unwrap();
-            assert_eq!(body, b"hello0123456789");
-            assert!(decoder.is_done());
-            assert_eq!(decoder.trailers, [("Check".to_owned(), "sum".to_owned())]);
-        }
-    }
-
-    #[test]
-    fn reader_ends_a_body_at_its_content_length() {
-        let (body, decoder) = decode(Framing::Length(3), b"abcdef", 2).unwrap();
-        assert_eq!(body, b"abc");
-        assert!(decoder.is_done());
-    }
-
-    #[test]
-    fn reader_rejects_an_invalid_chunk_size() {
-        assert!(decode(Framing::Chunked, b"zz\r\n", 9).is_err());
-        assert!(decode(Framing::Chunked, b"1\r\nab\r\n", 9).is_err());
-    }
-}
-
 /// Removes a complete request head from the front, for an adapter to a version of HTTP with streams. The `Upgrade` header
 /// stays.
 pub(crate) fn take_request(
@@ -275,4 +235,44 @@ pub(crate) fn fields(owned: &[(String, String)]) -> HeaderMap {
         Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
     };
     owned.iter().filter_map(field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(framing: Framing, bytes: &[u8], step: usize) -> Result<(Vec<u8>, BodyDecoder), String> {
+        let mut decoder = BodyDecoder::new(framing);
+        let (mut out, mut raw, mut buffer) = (Vec::new(), Vec::new(), BytesMut::new());
+        for piece in bytes.chunks(step) {
+            buffer.extend_from_slice(piece);
+            decoder.decode(&mut buffer, &mut out, Some(&mut raw))?;
+        }
+        assert_eq!([&raw[..], &buffer].concat(), bytes);
+        Ok((out, decoder))
+    }
+
+    #[test]
+    fn reader_decodes_a_chunked_body_in_any_pieces() {
+        let bytes = b"5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\nCheck: sum\r\n\r\n";
+        for step in 1..=bytes.len() {
+            let (body, decoder) = decode(Framing::Chunked, bytes, step).unwrap();
+            assert_eq!(body, b"hello0123456789");
+            assert!(decoder.is_done());
+            assert_eq!(decoder.trailers, [("Check".to_owned(), "sum".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn reader_ends_a_body_at_its_content_length() {
+        let (body, decoder) = decode(Framing::Length(3), b"abcdef", 2).unwrap();
+        assert_eq!(body, b"abc");
+        assert!(decoder.is_done());
+    }
+
+    #[test]
+    fn reader_rejects_an_invalid_chunk_size() {
+        assert!(decode(Framing::Chunked, b"zz\r\n", 9).is_err());
+        assert!(decode(Framing::Chunked, b"1\r\nab\r\n", 9).is_err());
+    }
 }

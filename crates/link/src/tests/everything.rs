@@ -323,12 +323,7 @@ fn settings() -> Settings {
             unknown_names: UnknownNames::Refuse,
             hsts: Some(Hsts { max_age: millis(1000), include_subdomains: true, preload: true }),
             redirect_port: 8443,
-            http3: Some(Http3 {
-                port: Some(443),
-                max_age: millis(1000),
-                early_data: true,
-                handshakes: 1,
-            }),
+            http3: Some(Http3 { port: Some(443), max_age: millis(1000), early_data: true, handshakes: 1 }),
         },
         compression: Compression {
             codings: ContentCoding::ALL.into_iter().collect(),

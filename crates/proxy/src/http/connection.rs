@@ -258,7 +258,8 @@ impl Origin {
         let alt_svc = announced.map(|Http3 { port, max_age, .. }| {
             let (port, seconds) = (port.unwrap_or(listener.port()), max_age.as_secs());
             // RFC 7838, 3: a client forgets all alternatives.
-            let value = if seconds == 0 { "clear".to_owned() } else { format!("h3=\":{port}\"; ma={seconds}") };
+            let value =
+                if seconds == 0 { "clear".to_owned() } else { format!("h3=\":{port}\"; ma={seconds}") };
             value.into_bytes().into()
         });
         Self {

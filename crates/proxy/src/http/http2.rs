@@ -276,4 +276,3 @@ fn size_of(request: &Request<RecvStream>) -> usize {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
     fields.sum::<usize>() + request.uri().path().len() + request.uri().query().map_or(0, str::len) + 128
 }
-

@@ -469,14 +469,20 @@ mod tests {
         let mut head = RequestHead::default();
         let parsed = head.parse(text.as_bytes(), &mut HeadScan::default(), &HeadLimits::default());
         assert!(parsed.expect("a valid head"));
-        let client =
-            ClientView { peer: CLIENT, address: Ok(CLIENT), is_tls: false, is_trusted, wire: WireVersion::Http1 };
+        let client = ClientView {
+            peer: CLIENT,
+            address: Ok(CLIENT),
+            is_tls: false,
+            is_trusted,
+            wire: WireVersion::Http1,
+        };
         ask(&RequestView { head: HeadView { head: &head, buf: text.as_bytes() }, client, path: b"/normal" })
     }
 
     fn whole(lines: &[&str], is_trusted: bool) -> String {
         let listener = SocketAddr::new(CLIENT, 80);
         let origin = Origin {
+            alt_svc: None,
             peer: CLIENT,
             listener,
             local: listener,

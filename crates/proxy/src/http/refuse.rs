@@ -214,7 +214,8 @@ impl Exchange<'_> {
             let grpc = grpc.filter(|_| content.is_none());
             let has_body = (status >= 400 || content.is_some() || is_call) && head.method != Method::Head;
             let lines = &self.scratch.response_lines;
-            let sent = Reply { status, has_body, content, location, grpc, lines }.send(&mut self.client.wire, &date);
+            let sent =
+                Reply { status, has_body, content, location, grpc, lines }.send(&mut self.client.wire, &date);
             self.record.complete = sent.is_ok();
             self.record.bytes = sent.unwrap_or(0) as u64;
             return Persist::Close;

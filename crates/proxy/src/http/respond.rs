@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::download::{Body, Coding, Download};
-use super::encode::{ResponsePlan, stream_response, needs_chunks, write_response};
+use super::encode::{ResponsePlan, needs_chunks, stream_response, write_response};
 use super::exchange::{Exchange, Persist};
 use super::protocols::are_among;
 use super::wire::Wire;

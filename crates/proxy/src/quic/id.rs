@@ -45,7 +45,8 @@ impl Ids {
         process: u16,
     ) -> Result<Self, aws_lc_rs::error::Unspecified> {
         let derived = Salt::new(HKDF_SHA256, b"sluicegate connection ids").extract(&secret);
-        let derive = |purpose: &[u8], out: &mut [u8]| derived.expand(&[purpose], Length(out.len()))?.fill(out);
+        let derive =
+            |purpose: &[u8], out: &mut [u8]| derived.expand(&[purpose], Length(out.len()))?.fill(out);
         let (mut id, mut reset, mut token) = ([0; 16], [0; 32], [0; 32]);
         derive(b"id", &mut id)?;
         derive(b"reset", &mut reset)?;

@@ -110,7 +110,8 @@ impl Quic {
             return Ok(config.clone());
         }
         let crypto = QuicNames::new(names.clone(), settings.limits.client_hello)?;
-        let mut config = limited(ServerConfig::new(Arc::new(crypto), self.switch.process().ids().token_key()));
+        let mut config =
+            limited(ServerConfig::new(Arc::new(crypto), self.switch.process().ids().token_key()));
         config.transport_config(Arc::new(transport(settings)));
         let config = Arc::new(config);
         self.latest = Some((names.clone(), http3, config.clone()));

@@ -13,9 +13,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use quinn::udp::EcnCodepoint;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use socket2::{Domain, Socket, Type};
 
 use super::id::{Ids, SECRET};
@@ -66,7 +64,9 @@ impl Process {
         });
         if let Some(link) = link {
             let of_thread = process.clone();
-            std::thread::Builder::new().name("quic-before".into()).spawn(move || of_thread.follow_before(&link))?;
+            std::thread::Builder::new()
+                .name("quic-before".into())
+                .spawn(move || of_thread.follow_before(&link))?;
         }
         Ok(process)
     }
@@ -200,9 +200,7 @@ fn read_hello(link: &OwnedFd) -> Option<([u8; SECRET], u16)> {
     let mut message = [0; 64];
     let (length, _) = recv(link.as_fd(), &mut message, RecvFlags::DONTWAIT).ok()?;
     match message.get(..length)? {
-        [HELLO, high, low, secret @ ..] => {
-            Some((secret.try_into().ok()?, u16::from_be_bytes([*high, *low])))
-        }
+        [HELLO, high, low, secret @ ..] => Some((secret.try_into().ok()?, u16::from_be_bytes([*high, *low]))),
         _ => None,
     }
 }

@@ -10,12 +10,16 @@ use std::task::{Context, Poll, ready};
 
 use quinn::udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use quinn::{AsyncUdpSocket, UdpPoller};
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use crate::counters::Counters;
 use super::switch::{Datagram, Switch, Way};
+use crate::counters::Counters;
+
+/// The buffer of the kernel for datagrams of one socket.
+const BUFFER: usize = 2 * 1024 * 1024;
 
 /// The sockets of one worker at one address.
 pub(super) struct Socket {
@@ -38,7 +42,11 @@ impl Socket {
         address: SocketAddr,
     ) -> io::Result<Self> {
         let lane = switch.take_lane(worker).ok_or(io::ErrorKind::AddrInUse)?;
-        let socket = |socket| {
+        let socket = |socket: std::net::UdpSocket| {
+            let sized = SockRef::from(&socket);
+            // The kernel may allow less (`net.core.rmem_max`), and then drops more of a burst.
+            let _ = sized.set_recv_buffer_size(BUFFER);
+            let _ = sized.set_send_buffer_size(BUFFER);
             let socket = UdpSocket::from_std(socket)?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
             Ok((socket, state))
@@ -152,8 +160,8 @@ impl AsyncUdpSocket for Socket {
                     Poll::Ready(ready) => ready?,
                     Poll::Pending => break,
                 }
-                let received = socket
-                    .try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), bufs, metas));
+                let received =
+                    socket.try_io(Interest::READABLE, || state.recv(UdpSockRef::from(socket), bufs, metas));
                 match received {
                     Ok(received) => {
                         for (buf, meta) in bufs.iter_mut().zip(metas.iter_mut()).take(received) {
@@ -188,7 +196,10 @@ impl AsyncUdpSocket for Socket {
 
 impl fmt::Debug for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Socket").field("address", &self.address).field("worker", &self.worker).finish_non_exhaustive()
+        f.debug_struct("Socket")
+            .field("address", &self.address)
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
     }
 }
 

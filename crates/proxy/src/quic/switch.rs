@@ -47,7 +47,8 @@ pub(super) enum Way {
 
 impl Switch {
     pub(super) fn new(address: SocketAddr, process: Arc<Process>, workers: usize, is_reading: bool) -> Self {
-        let (lanes, untaken) = (0..workers).map(|_| mpsc::channel(LANE)).map(|(lane, end)| (lane, Some(end))).unzip();
+        let (lanes, untaken) =
+            (0..workers).map(|_| mpsc::channel(LANE)).map(|(lane, end)| (lane, Some(end))).unzip();
         Self {
             address,
             process,
@@ -74,12 +75,7 @@ impl Switch {
         self.is_reading.store(is_reading, Ordering::Release);
         for lane in self.lanes.iter().filter(|_| is_reading) {
             // An empty datagram wakes the worker. A full lane wakes it too.
-            let _ = lane.try_send(Datagram {
-                from: self.address,
-                to: None,
-                ecn: None,
-                bytes: Vec::new(),
-            });
+            let _ = lane.try_send(Datagram { from: self.address, to: None, ecn: None, bytes: Vec::new() });
         }
     }
 
@@ -88,10 +84,12 @@ impl Switch {
         let ids = self.process.ids();
         match destination(packet).and_then(|id| ids.owner(id)) {
             Some(owner) if owner.process != ids.process() => Way::Process,
-            Some(owner) if usize::from(owner.worker) != worker => match self.lanes.get(usize::from(owner.worker)) {
-                Some(_) => Way::Worker(owner.worker.into()),
-                None => Way::Here,
-            },
+            Some(owner) if usize::from(owner.worker) != worker => {
+                match self.lanes.get(usize::from(owner.worker)) {
+                    Some(_) => Way::Worker(owner.worker.into()),
+                    None => Way::Here,
+                }
+            }
             _ => Way::Here,
         }
     }

@@ -22,10 +22,10 @@ use sluicegate_model::rule::ApiOperation;
 use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::{CLOSED, ConnectionRecord, RejectedHead, RequestRecord, request_line};
-use crate::request::WireVersion;
 use crate::counters::WorkerStats;
 use crate::date::local_time;
 use crate::query::mask;
+use crate::request::WireVersion;
 use writer::Target;
 pub(crate) use writer::WriterThread;
 

@@ -1,6 +1,5 @@
 //! Accepting client connections, and their distribution among workers.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -12,13 +11,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use super::{Accepted, Runtime};
-use crate::http::http3;
 use crate::listener::{Listener, Protocol, QuicListener};
 use crate::quic::Quic;
-use crate::worker::{Phase, Worker};
 
 /// How long accepting pauses when the process has no file descriptor left, or the worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A tenth of the handshakes in progress up to which a worker accepts HTTP/3 in any case.
+const MANY: u64 = 100;
 
 /// Accepts connections from a listener until the task is aborted.
 pub(super) fn accept(runtime: Rc<Runtime>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
@@ -65,7 +65,7 @@ pub(super) fn accept_quic(
             let config = match settings.tls.http3 {
                 Some(http3) if !worker.has_closed_listeners() && !runtime.is_full() => {
                     let (handshaking, most) = (stats.handshaking.get(), u64::from(http3.handshakes));
-                    if handshaking >= most.saturating_mul(10) {
+                    if handshaking >= most.max(MANY).saturating_mul(10) {
                         None
                     } else if handshaking >= most && !incoming.remote_address_validated() {
                         stats.retries.add(1);
@@ -86,9 +86,7 @@ pub(super) fn accept_quic(
                 continue;
             };
             worker.stats().accepted.add(1);
-            runtime.spawn(async move |worker: &Rc<Worker>, phase: &Cell<Phase>| {
-                http3::serve(worker, incoming, config, (entrance, listener), phase).await;
-            });
+            runtime.open_quic(incoming, config, (entrance, listener));
         }
     })
 }

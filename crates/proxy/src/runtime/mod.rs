@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quinn::{Incoming, ServerConfig};
 use slab::Slab;
 use tokio::net::TcpStream;
 use tokio::runtime::LocalOptions;
@@ -19,11 +20,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 pub(crate) use mailbox::{Mailbox, Placed};
 
 use crate::counters::Counters;
-use crate::http::connection;
+use crate::http::{connection, http3};
 use crate::layer4;
 use crate::listener::{Listener, Place, Protocol, QuicListener};
 use crate::record::Sinks;
-use crate::rule::Table;
+use crate::rule::{Entrance, Table};
 use crate::worker::{LAST_IDLE, Phase, Stop, Worker};
 use mailbox::{Accepted, Pending};
 
@@ -88,22 +89,40 @@ impl Runtime {
 
     /// Serves a client connection in a separate task.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
-        self.spawn(async move |worker: &Rc<Worker>, phase: &Cell<Phase>| {
-            connection::serve(worker, stream, protocol, peer, local, phase).await;
+        let (guard, phase) = self.enter();
+        let key = guard.key;
+        let task = spawn_local(async move {
+            connection::serve(&guard.runtime.worker, stream, protocol, peer, local, &phase).await;
         });
+        self.note_task(key, task.abort_handle());
     }
 
-    /// Runs a client connection in a separate task.
-    fn spawn(self: &Rc<Self>, serve: impl AsyncFnOnce(&Rc<Worker>, &Cell<Phase>) + 'static) {
+    /// Serves a client connection of HTTP/3 in a separate task.
+    fn open_quic(
+        self: &Rc<Self>,
+        incoming: Incoming,
+        config: Arc<ServerConfig>,
+        listener: (Entrance, SocketAddr),
+    ) {
+        let (guard, phase) = self.enter();
+        let key = guard.key;
+        let task = spawn_local(async move {
+            http3::serve(&guard.runtime.worker, incoming, config, listener, &phase).await;
+        });
+        self.note_task(key, task.abort_handle());
+    }
+
+    /// Adds a client connection to the list.
+    fn enter(self: &Rc<Self>) -> (OpenGuard, Rc<Cell<Phase>>) {
         let phase = Rc::new(Cell::new(Phase::Fresh));
         let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
-        let guard = OpenGuard { runtime: self.clone(), key };
         self.worker.stats().open.add(1);
-        let task = spawn_local(async move {
-            serve(&guard.runtime.worker, &phase).await;
-        });
+        (OpenGuard { runtime: self.clone(), key }, phase)
+    }
+
+    fn note_task(&self, key: usize, task: AbortHandle) {
         if let Some(open) = self.connections.borrow_mut().get_mut(key) {
-            open.task = Some(task.abort_handle());
+            open.task = Some(task);
         }
     }
 
@@ -119,7 +138,7 @@ impl Runtime {
             let opened_quic = std::mem::take(&mut pending.opened_quic);
             self.apply(pending);
             self.move_listeners(opened, &closed).await;
-            self.open_quic(opened_quic);
+            self.listen_quic(opened_quic);
             self.mailbox().acknowledge(change);
             if configured {
                 for listener in waiting.drain(..) {
@@ -182,7 +201,7 @@ impl Runtime {
     }
 
     /// Accepts connections of HTTP/3 from now on.
-    fn open_quic(self: &Rc<Self>, opened: Vec<QuicListener>) {
+    fn listen_quic(self: &Rc<Self>, opened: Vec<QuicListener>) {
         for listener in opened {
             let place = listener.place;
             match accept::accept_quic(self.clone(), listener) {

@@ -110,7 +110,11 @@ impl ServerConfig for QuicNames {
         self.any.retry_tag(version, id, packet)
     }
 
-    fn start_session(self: Arc<Self>, version: u32, parameters: &TransportParameters) -> Box<dyn QuicSession> {
+    fn start_session(
+        self: Arc<Self>,
+        version: u32,
+        parameters: &TransportParameters,
+    ) -> Box<dyn QuicSession> {
         Box::new(NamedSession {
             nameless: self.any.clone().start_session(version, parameters),
             names: self,

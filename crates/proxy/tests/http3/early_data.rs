@@ -32,7 +32,8 @@ async fn early(gateway: &Gateway, request: Request<()>) -> anyhow::Result<(Respo
     let connecting = endpoint.connect_with(config, gateway.https_addr(), "localhost")?;
     let Ok((connection, accepted)) = connecting.into_0rtt() else {
         // The server has never offered early data.
-        let connection = endpoint.connect_with(http3::config(&options)?, gateway.https_addr(), "localhost")?.await?;
+        let connection =
+            endpoint.connect_with(http3::config(&options)?, gateway.https_addr(), "localhost")?.await?;
         let client = Http3Client::of(endpoint, connection).await?;
         return Ok((client.request(request, b"").await?, false));
     };

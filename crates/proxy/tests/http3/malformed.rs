@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quinn::{Connection, ConnectionError, ReadToEndError, ReadError};
+use quinn::{Connection, ConnectionError, ReadError, ReadToEndError};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::gateway::Gateway;
 use sluicegate_testkit::http3;
@@ -158,8 +158,16 @@ async fn requests_end_as_the_specification_demands() -> TestResult {
         ("a request", get.clone(), Status(200)),
         // RFC 9114, 4.1 and 7.2.
         ("DATA before HEADERS", [&data[..], &get].concat(), Closed(FRAME_UNEXPECTED)),
-        ("HEADERS behind trailers", [&get[..], &headers(&[("x", "1")]), &headers(&[("x", "1")])].concat(), Closed(FRAME_UNEXPECTED)),
-        ("DATA behind trailers", [&post_with(&[])[..], &data, &headers(&[("x", "1")]), &data].concat(), Closed(FRAME_UNEXPECTED)),
+        (
+            "HEADERS behind trailers",
+            [&get[..], &headers(&[("x", "1")]), &headers(&[("x", "1")])].concat(),
+            Closed(FRAME_UNEXPECTED),
+        ),
+        (
+            "DATA behind trailers",
+            [&post_with(&[])[..], &data, &headers(&[("x", "1")]), &data].concat(),
+            Closed(FRAME_UNEXPECTED),
+        ),
         ("SETTINGS on a request", [&frame(4, &[])[..], &get].concat(), Closed(FRAME_UNEXPECTED)),
         ("GOAWAY on a request", [&frame(7, &[0])[..], &get].concat(), Closed(FRAME_UNEXPECTED)),
         ("MAX_PUSH_ID on a request", [&frame(13, &[0])[..], &get].concat(), Closed(FRAME_UNEXPECTED)),
@@ -171,15 +179,31 @@ async fn requests_end_as_the_specification_demands() -> TestResult {
         ("WINDOW_UPDATE of HTTP/2", [&frame(8, &[0; 4])[..], &get].concat(), Closed(FRAME_UNEXPECTED)),
         ("CONTINUATION of HTTP/2", [&frame(9, &[])[..], &get].concat(), Closed(FRAME_UNEXPECTED)),
         // 7.1 and 9.
-        ("unknown frames", [&frame(0x21, b"grease")[..], &get, &frame(0x41, b"x"), &frame(0x3fff, b"")].concat(), Status(200)),
+        (
+            "unknown frames",
+            [&frame(0x21, b"grease")[..], &get, &frame(0x41, b"x"), &frame(0x3fff, b"")].concat(),
+            Status(200),
+        ),
         ("a truncated frame", get[..get.len() - 1].to_vec(), Closed(FRAME_ERROR)),
         ("a truncated body", [&post_with(&[])[..], &data[..3]].concat(), Closed(FRAME_ERROR)),
         ("a truncated frame header", [&get[..], &[0x40]].concat(), Closed(FRAME_ERROR)),
         ("an empty stream", Vec::new(), Reset(REQUEST_INCOMPLETE)),
-        ("a flood of unknown frames", [&frame(0x21, &[0; 70_000])[..], &get].concat(), Closed(EXCESSIVE_LOAD)),
+        (
+            "a flood of unknown frames",
+            [&frame(0x21, &[0; 70_000])[..], &get].concat(),
+            Closed(EXCESSIVE_LOAD),
+        ),
         // 4.1.2.
-        ("a length above the body", [&post_with(&[("content-length", "5")])[..], &data].concat(), Reset(MESSAGE_ERROR)),
-        ("a length below the body", [&post_with(&[("content-length", "3")])[..], &data].concat(), Reset(MESSAGE_ERROR)),
+        (
+            "a length above the body",
+            [&post_with(&[("content-length", "5")])[..], &data].concat(),
+            Reset(MESSAGE_ERROR),
+        ),
+        (
+            "a length below the body",
+            [&post_with(&[("content-length", "3")])[..], &data].concat(),
+            Reset(MESSAGE_ERROR),
+        ),
         ("a length without body", post_with(&[("content-length", "3")]), Reset(MESSAGE_ERROR)),
         ("a length and its body", [&post_with(&[("content-length", "4")])[..], &data].concat(), Status(200)),
         // 4.2 and 4.3.
@@ -199,11 +223,27 @@ async fn requests_end_as_the_specification_demands() -> TestResult {
         ("two :method", get_with(&[(":method", "GET")]), Reset(MESSAGE_ERROR)),
         (":status", get_with(&[(":status", "200")]), Reset(MESSAGE_ERROR)),
         ("an unknown pseudo-header", get_with(&[(":x", "200")]), Reset(MESSAGE_ERROR)),
-        ("a pseudo-header behind a header", headers(&[GET[0], GET[1], ("x", "1"), GET[2], GET[3]]), Reset(MESSAGE_ERROR)),
-        ("a pseudo-header in trailers", [&post_with(&[])[..], &data, &headers(&[(":path", "/")])].concat(), Reset(MESSAGE_ERROR)),
-        ("CONNECT with :path", headers(&[(":method", "CONNECT"), GET[1], GET[2], GET[3]]), Reset(MESSAGE_ERROR)),
+        (
+            "a pseudo-header behind a header",
+            headers(&[GET[0], GET[1], ("x", "1"), GET[2], GET[3]]),
+            Reset(MESSAGE_ERROR),
+        ),
+        (
+            "a pseudo-header in trailers",
+            [&post_with(&[])[..], &data, &headers(&[(":path", "/")])].concat(),
+            Reset(MESSAGE_ERROR),
+        ),
+        (
+            "CONNECT with :path",
+            headers(&[(":method", "CONNECT"), GET[1], GET[2], GET[3]]),
+            Reset(MESSAGE_ERROR),
+        ),
         ("no host", headers(&[GET[0], GET[1], GET[3]]), Status(400)),
-        ("Host in place of :authority", headers(&[GET[0], GET[1], GET[3], ("host", "localhost")]), Status(200)),
+        (
+            "Host in place of :authority",
+            headers(&[GET[0], GET[1], GET[3], ("host", "localhost")]),
+            Status(200),
+        ),
         ("Host unlike :authority", get_with(&[("host", "other")]), Status(400)),
         ("two cookies", get_with(&[("cookie", "a=1"), ("cookie", "b=2")]), Status(200)),
         // 4.2.2.
@@ -234,29 +274,57 @@ async fn streams_beside_requests_end_as_the_specification_demands() -> TestResul
     let settings = frame(4, &[]);
     let with_settings = |more: &[u8]| [&[0][..], &settings, more].concat();
     // Each list has the bytes of the streams, and whether each stream ends.
-    let cases: Vec<(&str, Vec<(Vec<u8>, bool)>, Option<u64>)> = vec![
+    let cases = vec![
         ("SETTINGS", vec![(with_settings(&[]), false)], None),
         // RFC 9114, 6.2.1.
         ("no SETTINGS", vec![([&[0][..], &frame(7, &[0])].concat(), false)], Some(MISSING_SETTINGS)),
         ("two SETTINGS", vec![(with_settings(&settings), false)], Some(FRAME_UNEXPECTED)),
-        ("two control streams", vec![(with_settings(&[]), false), (with_settings(&[]), false)], Some(STREAM_CREATION_ERROR)),
+        (
+            "two control streams",
+            vec![(with_settings(&[]), false), (with_settings(&[]), false)],
+            Some(STREAM_CREATION_ERROR),
+        ),
         ("a control stream that ends", vec![(with_settings(&[]), true)], Some(CLOSED_CRITICAL_STREAM)),
         ("DATA", vec![(with_settings(&frame(0, b"x")), false)], Some(FRAME_UNEXPECTED)),
         ("HEADERS", vec![(with_settings(&headers(&GET)), false)], Some(FRAME_UNEXPECTED)),
         ("PING of HTTP/2", vec![(with_settings(&frame(6, &[0; 8])), false)], Some(FRAME_UNEXPECTED)),
         // 7.2.4.1.
         ("a setting of HTTP/2", vec![([&[0][..], &frame(4, &[2, 0])].concat(), false)], Some(SETTINGS_ERROR)),
-        ("a setting twice", vec![([&[0][..], &frame(4, &[6, 1, 6, 1])].concat(), false)], Some(SETTINGS_ERROR)),
+        (
+            "a setting twice",
+            vec![([&[0][..], &frame(4, &[6, 1, 6, 1])].concat(), false)],
+            Some(SETTINGS_ERROR),
+        ),
         ("an unknown setting", vec![([&[0][..], &frame(4, &[0x21, 1])].concat(), false)], None),
         ("a truncated setting", vec![([&[0][..], &frame(4, &[6])].concat(), false)], Some(FRAME_ERROR)),
         // 5.2 and 7.2.
         ("GOAWAY that falls", vec![(with_settings(&[frame(7, &[8]), frame(7, &[4])].concat()), false)], None),
-        ("GOAWAY that rises", vec![(with_settings(&[frame(7, &[4]), frame(7, &[8])].concat()), false)], Some(ID_ERROR)),
-        ("MAX_PUSH_ID that falls", vec![(with_settings(&[frame(13, &[8]), frame(13, &[4])].concat()), false)], Some(ID_ERROR)),
+        (
+            "GOAWAY that rises",
+            vec![(with_settings(&[frame(7, &[4]), frame(7, &[8])].concat()), false)],
+            Some(ID_ERROR),
+        ),
+        (
+            "MAX_PUSH_ID that falls",
+            vec![(with_settings(&[frame(13, &[8]), frame(13, &[4])].concat()), false)],
+            Some(ID_ERROR),
+        ),
         ("CANCEL_PUSH of no push", vec![(with_settings(&frame(3, &[0])), false)], Some(ID_ERROR)),
-        ("GOAWAY with bytes behind its identifier", vec![(with_settings(&frame(7, &[4, 0])), false)], Some(FRAME_ERROR)),
-        ("unknown frames", vec![(with_settings(&[frame(0x21, b"x"), frame(0x3fff, b"")].concat()), false)], None),
-        ("a flood of unknown frames", vec![(with_settings(&frame(0x21, &[0; 70_000])), false)], Some(EXCESSIVE_LOAD)),
+        (
+            "GOAWAY with bytes behind its identifier",
+            vec![(with_settings(&frame(7, &[4, 0])), false)],
+            Some(FRAME_ERROR),
+        ),
+        (
+            "unknown frames",
+            vec![(with_settings(&[frame(0x21, b"x"), frame(0x3fff, b"")].concat()), false)],
+            None,
+        ),
+        (
+            "a flood of unknown frames",
+            vec![(with_settings(&frame(0x21, &[0; 70_000])), false)],
+            Some(EXCESSIVE_LOAD),
+        ),
         ("a huge frame", vec![(with_settings(&frame(13, &[0; 5_000])), false)], Some(EXCESSIVE_LOAD)),
         // 6.2.2 and 6.2.3.
         ("a push stream of a client", vec![(vec![1, 0], false)], Some(STREAM_CREATION_ERROR)),
@@ -285,7 +353,9 @@ async fn streams_beside_requests_end_as_the_specification_demands() -> TestResul
             open.push(stream);
         }
         let end = match expected {
-            Some(_) => closed(&timeout(SOON, connection.closed()).await.map_err(|_| anyhow::anyhow!("{what}"))?)?,
+            Some(_) => {
+                closed(&timeout(SOON, connection.closed()).await.map_err(|_| anyhow::anyhow!("{what}"))?)?
+            }
             None => send(&connection, &get_with(&[])).await?,
         };
         assert_eq!(end, expected.map_or(End::Status(200), End::Closed), "{what}");

@@ -88,7 +88,9 @@ async fn head_and_statuses_without_body_have_no_body() -> TestResult {
     .await?;
     let gateway = before(&backend).await?;
     let client = client(&gateway).await?;
-    for (method, path, status) in [(Method::HEAD, "/", 200), (Method::GET, "/204", 204), (Method::GET, "/304", 304)] {
+    for (method, path, status) in
+        [(Method::HEAD, "/", 200), (Method::GET, "/204", 204), (Method::GET, "/304", 304)]
+    {
         let request = Request::builder().method(method).uri(format!("https://localhost{path}")).body(())?;
         let response = client.request(request, b"").await?;
         assert_eq!(response.status, status);
@@ -142,7 +144,9 @@ async fn response_begins_before_the_request_ends() -> TestResult {
 #[tokio::test]
 async fn interim_response_arrives_before_the_final_response() -> TestResult {
     let backend = Backend::start(
-        Behaviour::ok().interim("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n").delay(Duration::from_millis(50)),
+        Behaviour::ok()
+            .interim("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n")
+            .delay(Duration::from_millis(50)),
     )
     .await?;
     let gateway = before(&backend).await?;

@@ -160,7 +160,12 @@ impl Adapter {
         Ok((response, receiving))
     }
 
-    async fn pass_on(&mut self, response: Response<()>, mut body: Receiving, is_head: bool) -> io::Result<()> {
+    async fn pass_on(
+        &mut self,
+        response: Response<()>,
+        mut body: Receiving,
+        is_head: bool,
+    ) -> io::Result<()> {
         let (parts, ()) = response.into_parts();
         let has_body = !is_head && !matches!(parts.status.as_u16(), 204 | 304);
         let is_chunked = has_body && !parts.headers.contains_key("content-length");

@@ -134,7 +134,10 @@ impl Http3Client {
     ///
     /// # Errors
     /// If the connection is lost.
-    pub async fn open(&self, request: Request<()>) -> anyhow::Result<RequestStream<BidiStream<Bytes>, Bytes>> {
+    pub async fn open(
+        &self,
+        request: Request<()>,
+    ) -> anyhow::Result<RequestStream<BidiStream<Bytes>, Bytes>> {
         Ok(self.requests.clone().send_request(request).await?)
     }
 

@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header;
-use quinn::{Connecting, ConnectionError, Incoming, RecvStream, SendStream, ServerConfig, TransportErrorCode, VarInt};
+use quinn::{
+    Connecting, ConnectionError, Incoming, RecvStream, SendStream, ServerConfig, TransportErrorCode, VarInt,
+};
 use rustls_pki_types::CertificateDer;
 use sluicegate_http1::RequestFraming;
 use sluicegate_http3::{Code, Protocol};
@@ -102,6 +104,7 @@ pub(crate) async fn serve(
     worker.stats().http3.connections.add(1);
     let certificates = connection.peer_identity();
     let certificates = certificates.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let certificates = certificates.map(|certificates| *certificates);
     let origins = Origins { session, certificates, entrance, listener, latest: RefCell::default() };
     let shared = Rc::new(Shared {
         connection,
@@ -164,7 +167,9 @@ impl<'w> Handshake<'w> {
         yield_now().await;
         drop(permit);
         let data = connecting.handshake_data().await?;
-        let Ok(handshake) = data.downcast::<QuicHandshake>() else { return Err(ConnectionError::LocallyClosed) };
+        let Ok(handshake) = data.downcast::<QuicHandshake>() else {
+            return Err(ConnectionError::LocallyClosed);
+        };
         let session = handshake.into_session();
         // A client with a certificate presents it at the end of the handshake.
         let (connection, accepted) = match has_early_data && session.host.client_auth.is_none() {
@@ -209,7 +214,9 @@ fn fault_of(error: &ConnectionError) -> TlsFault {
         ConnectionError::TransportError(error) if is_alert(120, error.code) || is_alert(40, error.code) => {
             TlsFault::Incompatible
         }
-        ConnectionError::TransportError(error) if (42..=49).chain([116]).any(|alert| is_alert(alert, error.code)) => {
+        ConnectionError::TransportError(error)
+            if (42..=49).chain([116]).any(|alert| is_alert(alert, error.code)) =>
+        {
             TlsFault::ClientCertificate
         }
         ConnectionError::TransportError(_) | ConnectionError::VersionMismatch => TlsFault::Protocol,
@@ -222,7 +229,7 @@ fn fault_of(error: &ConnectionError) -> TlsFault {
 /// The origin of a connection's requests: a client may change its address.
 struct Origins {
     session: Session,
-    certificates: Option<Box<Vec<CertificateDer<'static>>>>,
+    certificates: Option<Vec<CertificateDer<'static>>>,
     entrance: Entrance,
     listener: SocketAddr,
     latest: RefCell<Option<(SocketAddr, Rc<Origin>)>>,
@@ -240,7 +247,7 @@ impl Origins {
         let local = shared.connection.local_ip().map(|ip| SocketAddr::new(ip, self.listener.port()));
         let Session { name, host, negotiated } = &self.session;
         let session = Session { name: name.clone(), host: host.clone(), negotiated: *negotiated };
-        let certificates = self.certificates.as_ref().map(|certificates| certificates.as_slice());
+        let certificates = self.certificates.as_deref();
         let http3 = shared.worker.settings().tls.http3;
         let addresses = (addresses, local.unwrap_or(self.listener));
         let origin = Rc::new(Origin::new(addresses, Some(session), certificates, self.entrance, http3));
@@ -406,7 +413,9 @@ async fn serve_stream(
     let head = match timeout(settings.timeouts.request_head, read).await {
         Ok(Ok(head)) => head,
         Ok(Err(NoHead::Refused(rejection))) => {
-            let scratch = worker.scratch();
+            let mut scratch = worker.scratch();
+            // The log shows the buffer, which may hold the head of another request.
+            scratch.request.clear();
             let mut client = Client::new(Wire::Http3(Box::new(stream)), origin, &settings);
             client.reject(&worker, &scratch, rejection);
             worker.give_back(scratch);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use quinn::{ReadError, RecvStream, SendStream, VarInt};
 use sluicegate_http3::{
-    Code, Control, DecoderInstructions, FrameReader, StreamKind, check_encoder, varint,
-    write_control_stream, write_goaway,
+    Code, Control, DecoderInstructions, FrameReader, StreamKind, check_encoder, varint, write_control_stream,
+    write_goaway,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use http::{HeaderMap, Method, Request, Response};
-use quinn::{ReadError, RecvStream, SendStream, StoppedError, VarInt};
+use quinn::{ReadError, RecvStream, SendStream, VarInt};
 use sluicegate_http1::Rejection;
 use sluicegate_http3::qpack::SectionError;
 use sluicegate_http3::{
@@ -16,8 +16,8 @@ use sluicegate_http3::{
 };
 use tokio::io::ReadBuf;
 
-use super::Shared;
 use super::super::wire::has_space_around;
+use super::Shared;
 use crate::failure::ClientFault;
 use crate::stream::header_fields;
 
@@ -51,7 +51,8 @@ pub(crate) struct Http3Stream {
     limit: usize,
     /// Whether the stream counts among those with an unread body.
     is_unread: bool,
-    stopped: Option<Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>>>>>,
+    /// Ends when the client stops the stream, or the connection ends.
+    stopped: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 /// The position in the client's frames.
@@ -363,11 +364,7 @@ impl Http3Stream {
         }
     }
 
-    pub(crate) fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.part == Part::Trailers {
             return Poll::Ready(Ok(()));
         }
@@ -375,7 +372,9 @@ impl Http3Stream {
             Ok(Item::Data) => {}
             Ok(Item::End) => return Poll::Ready(Ok(())),
             Ok(Item::Section(section)) => {
-                return Poll::Ready(self.take_trailers(&section).map_err(|_| io::ErrorKind::InvalidData.into()));
+                return Poll::Ready(
+                    self.take_trailers(&section).map_err(|_| io::ErrorKind::InvalidData.into()),
+                );
             }
             Err(_) => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
         }
@@ -426,7 +425,9 @@ impl Http3Stream {
         if let Poll::Ready(Err(_)) = self.poll_flush(cx) {
             return Err(ClientFault::Closed);
         }
-        if self.declared.is_some_and(|declared| declared == self.received) && !matches!(self.reading, Reading::End) {
+        if self.declared.is_some_and(|declared| declared == self.received)
+            && !matches!(self.reading, Reading::End)
+        {
             match self.poll_item(cx) {
                 Poll::Ready(Ok(Item::Section(section))) => {
                     self.take_trailers(&section).map_err(|_| ClientFault::BadBody)?;
@@ -436,9 +437,12 @@ impl Http3Stream {
                 Poll::Ready(Ok(Item::Data | Item::End)) | Poll::Pending => {}
             }
         }
-        let stopped = self.stopped.get_or_insert_with(|| Box::pin(self.send.stopped()));
+        let stopped = self.stopped.get_or_insert_with(|| {
+            let stopped = self.send.stopped();
+            Box::pin(async move { drop(stopped.await) })
+        });
         match stopped.as_mut().poll(cx) {
-            Poll::Ready(_) => Err(ClientFault::Closed),
+            Poll::Ready(()) => Err(ClientFault::Closed),
             Poll::Pending => Ok(()),
         }
     }

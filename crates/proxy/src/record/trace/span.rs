@@ -12,8 +12,8 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 
 use super::super::RequestRecord;
 use super::context::Trace;
-use crate::request::WireVersion;
 use crate::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
+use crate::request::WireVersion;
 use crate::template::Place;
 
 /// The length limits of the path and of other attributes, in bytes: people read spans, and the size of a span must be
