@@ -248,6 +248,9 @@ impl Sockets {
             }
         }
         places.retain(|_| has_http3);
+        if places.is_empty() {
+            self.process.decline();
+        }
         self.quic.retain(|known, bound| {
             let stays = places.iter().any(|(address, ..)| *address == known.address);
             if !stays && bound.is_ok() {

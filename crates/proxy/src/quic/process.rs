@@ -13,7 +13,9 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use quinn::udp::EcnCodepoint;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown, socketpair,
+};
 use socket2::{Domain, Socket, Type};
 
 use super::id::{Ids, SECRET};
@@ -103,14 +105,20 @@ impl Process {
         Ok(Some(theirs))
     }
 
-    /// Leaves the sockets to the process after, if there is one.
+    /// Leaves the sockets to the process after, if it serves HTTP/3.
     pub(crate) fn stop_reading(&self) {
         let Some(after) = lock(&self.after).clone() else { return };
-        for switch in self.all() {
-            switch.set_reading(false);
+        if send(&*after, &[STOPPED], SendFlags::NOSIGNAL).is_ok() {
+            self.all().iter().for_each(|switch| switch.set_reading(false));
         }
-        // A process that has ended reads nothing.
-        let _ = send(&*after, &[STOPPED], SendFlags::NOSIGNAL);
+    }
+
+    /// Leaves the sockets to the process before, because this process serves no HTTP/3.
+    pub(crate) fn decline(&self) {
+        if let Some(before) = lock(&self.before).take() {
+            // A process that has ended needs no end.
+            let _ = shutdown(&*before, Shutdown::Both);
+        }
     }
 
     /// Passes a datagram to the process before. `None` if there is no such process; false if it has no room.
@@ -297,6 +305,17 @@ mod tests {
         let datagram = Datagram { from: "192.0.2.1:9".parse().unwrap(), to: None, ecn: None, bytes };
         assert_eq!(switch.pass_back(&datagram), Some(true));
         assert_eq!(lane.blocking_recv(), Some(datagram));
+    }
+
+    #[test]
+    fn predecessor_reads_on_if_its_successor_serves_no_http3() {
+        let address = "127.0.0.1:443".parse().unwrap();
+        let old = Process::start(&mut Vec::new()).unwrap();
+        let switch = old.switch(address, 1);
+        let new = Process::start(&mut vec![Socket::from(old.offer().unwrap().unwrap())]).unwrap();
+        new.decline();
+        old.stop_reading();
+        assert!(switch.is_reading());
     }
 
     #[test]

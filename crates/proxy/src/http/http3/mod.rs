@@ -306,8 +306,9 @@ impl Connection {
         loop {
             let settings = worker.settings();
             let most = settings.limits.requests_per_connection;
-            let is_over =
-                worker.is_stopping() && self.accepted > 0 || most.is_some_and(|most| self.accepted >= most);
+            // If HTTP/3 is switched off, a client with an open connection must not stay with it.
+            let is_unwanted = worker.is_stopping() || settings.tls.http3.is_none();
+            let is_over = is_unwanted && self.accepted > 0 || most.is_some_and(|most| self.accepted >= most);
             if is_over && leaving == Leaving::No {
                 leaving = self.announce(&goaway);
             }
