@@ -9,6 +9,7 @@ use sluicegate_validation::Mock;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout};
 
+use super::encode::write_line;
 use super::exchange::{Exchange, Persist};
 use super::pages::Page;
 use super::problem;
@@ -186,6 +187,9 @@ impl Exchange<'_> {
         }
         let own = self.own_body(&refusal, status);
         self.record.status = status;
+        if let Some(alt_svc) = &self.client.origin.alt_svc {
+            write_line(&mut self.scratch.response_lines, b"Alt-Svc", alt_svc);
+        }
         if self.snapshot.settings.kong_compatibility {
             self.add_kong_headers();
         }
