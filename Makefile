@@ -51,6 +51,7 @@ test: ## check the format, lints, dependencies and documentation, and run all te
 	@# With --workspace, although all are tests of one package: alone, the package has other features and compiles again.
 	@SLUICEGATE_TEST_TRANSPORT=https cargo test --workspace --quiet --test zero_loss --test hostile
 	@SLUICEGATE_TEST_TRANSPORT=http2 cargo test --workspace --quiet --test zero_loss --test forwarding
+	@SLUICEGATE_TEST_TRANSPORT=http3 cargo test --workspace --quiet --test zero_loss --test forwarding
 
 quick: ## check the format, clippy and the unit tests of the crates that changed since the last commit
 	@scripts/quick
@@ -228,6 +229,11 @@ check-acme: ## order certificates from Pebble, an ACME server for tests (SLUICEG
 	@scripts/setup acme
 	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
 	@TOOLS=$(abspath $(TARGET))/tools SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) python3 -m unittest discover --start-directory test/acme
+
+check-http3: ## test HTTP/3 with aioquic, another implementation of QUIC and HTTP/3 (SLUICEGATE=FILE for an existing program)
+	@scripts/setup http3
+	@$(if $(SLUICEGATE),,cargo build --quiet --package sluicegate)
+	@SLUICEGATE=$(or $(abspath $(SLUICEGATE)),$(abspath $(TARGET))/debug/sluicegate) $(TARGET)/tools/http3/bin/python -m unittest discover --start-directory test/http3
 
 picture-dashboard: ## draw docs/images/dashboard.png and docs/images/portal.png anew, within two minutes
 	@scripts/setup dashboard

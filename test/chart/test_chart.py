@@ -425,6 +425,25 @@ class Values(unittest.TestCase):
                 each = rendered(values).one("Deployment", reader)
                 self.assertEqual([option(each, "published-http-ports"), option(each, "published-https-ports")], expected)
 
+    def test_http3_has_a_udp_port_beside_https_in_service_pod_and_network_policy(self):
+        for mode, reader in [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]:
+            objects = rendered({"mode": mode, "http3": {"enabled": True}, "networkPolicy": {"enabled": True}})
+            serving = objects.serving()
+            (https, http3) = [port for port in objects.one("Service", "sluicegate")["spec"]["ports"] if port["name"] in ("https", "http3")]
+            self.assertEqual((https["port"], https["protocol"], http3["port"], http3["protocol"]), (443, "TCP", 443, "UDP"))
+            self.assertEqual(http3["targetPort"], https["targetPort"])
+            self.assertIn({"name": "http3", "containerPort": http3["targetPort"], "protocol": "UDP"}, container(serving)["ports"])
+            (rule, *_) = objects.one("NetworkPolicy", serving["metadata"]["name"])["spec"]["ingress"]
+            self.assertIn({"port": http3["targetPort"], "protocol": "UDP"}, rule["ports"])
+            each = objects.one("Deployment", reader)
+            self.assertEqual(option(each, "http3-port"), ["443"])
+            self.assertIn("--http3", container(each)["args"])
+        objects = rendered()
+        self.assertNotIn("http3", [port["name"] for port in objects.one("Service", "sluicegate")["spec"]["ports"]])
+        self.assertNotIn("--http3", container(objects.serving())["args"])
+        with self.assertRaisesRegex(Refused, "which HTTP/3 uses"):
+            rendered({"http3": {"enabled": True}, "extraPorts": [{"name": "a", "port": 8443, "protocol": "UDP"}]})
+
     def test_services_of_gateways_select_the_serving_pods_whose_network_policy_allows_their_ports(self):
         for mode, reader in [("all-in-one", "sluicegate"), ("split", "sluicegate-control-plane")]:
             objects = rendered({"mode": mode, "gatewayServices": {"type": "LoadBalancer", "annotations": {"a": "b, c"}}})

@@ -185,6 +185,17 @@ balancer may never have an address. In split mode, the control plane runs on oth
 {{- define "sluicegate.clusterArgs" -}}
 {{- $name := include "sluicegate.fullname" . -}}
 - --kubernetes
+{{- with .Values.http3 }}
+{{- if .enabled }}
+- --http3
+{{- if and $.Values.service.enabled (ne (int $.Values.service.ports.https) (int (include "sluicegate.httpsPort" $))) }}
+- --http3-port={{ $.Values.service.ports.https }}
+{{- end }}
+{{- if .earlyData }}
+- --http3-early-data
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.ingressClass }}
 {{- if ne .name "sluicegate" }}
 - --ingress-class={{ .name }}
@@ -772,6 +783,13 @@ annotations:
 {{- if ne $v.mode "split" }}{{ $ports = concat $ports $sitePorts }}{{ end -}}
 {{- if and $v.admissionWebhook.enabled (ne $v.mode "split") }}{{ $ports = append $ports (int $v.admissionWebhook.port) }}{{ end -}}
 {{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}{{ if ne .protocol "UDP" }}{{ $ports = append $ports (int .port) }}{{ end }}{{ end -}}
+{{- if $v.http3.enabled -}}
+{{- range (include "sluicegate.furtherPorts" . | fromYaml).ports }}
+{{- if and (eq .protocol "UDP") (eq (int .port) (int (include "sluicegate.httpsPort" $))) -}}
+{{- fail (printf "extraPorts or ingressNginx.udp has the UDP port %d, which HTTP/3 uses (listen.https): choose another port, or set http3.enabled to false" (int .port)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
 {{- fail (printf "two of listen.http, listen.https, admin.port, admissionWebhook.port, dashboard.port, portal.port, extraPorts and ingressNginx.tcp have the same port: %v" $ports) -}}
 {{- end -}}

@@ -67,6 +67,9 @@ spec:
       ports:
         - {name: http, containerPort: {{ include "sluicegate.httpPort" . }}, protocol: TCP}
         - {name: https, containerPort: {{ include "sluicegate.httpsPort" . }}, protocol: TCP}
+        {{- if .Values.http3.enabled }}
+        - {name: http3, containerPort: {{ include "sluicegate.httpsPort" . }}, protocol: UDP}
+        {{- end }}
         - {name: admin, containerPort: {{ .Values.admin.port }}, protocol: TCP}
         {{- if $webhook }}
         - {name: webhook, containerPort: {{ .Values.admissionWebhook.port }}, protocol: TCP}

@@ -226,15 +226,16 @@ pub struct Limits {
     /// Requests on one client connection. The gateway closes the connection after the last request. Default: no limit.
     #[n(7)]
     pub requests_per_connection: Option<u64>,
-    /// Requests of a client in flight at once on one HTTP/2 connection. The gateway rejects further requests
-    /// (`REFUSED_STREAM`), which clients retry. Default 128 (nginx `http2_max_concurrent_streams`).
+    /// Requests of a client in flight at once on one connection of HTTP/2 or HTTP/3. The gateway rejects further requests of
+    /// HTTP/2 (`REFUSED_STREAM`), which clients retry; clients of HTTP/3 wait. Default 128 (nginx
+    /// `http2_max_concurrent_streams`).
     #[n(8)]
     pub http2_streams: u32,
     /// The bytes of one request's body that a client may send before the gateway forwards some of them (RFC 9113, 6.9).
     /// Default 256 KiB.
     #[cbor(n(9), with = "Within::<FlowWindow>")]
     pub http2_stream_window: u32,
-    /// The bytes of all request bodies on one HTTP/2 connection that a client may send before the gateway forwards some of
+    /// The bytes of all request bodies on one connection of HTTP/2 or HTTP/3 that a client may send before the gateway forwards some of
     /// them. Default 1 MiB.
     #[cbor(n(10), with = "Within::<FlowWindow>")]
     pub http2_connection_window: u32,

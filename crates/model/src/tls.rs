@@ -381,6 +381,9 @@ pub struct TlsSettings {
     /// The port in redirects to HTTPS. The redirect omits port 443. Default 443.
     #[n(3)]
     pub redirect_port: u16,
+    /// HTTP/3 at the HTTPS listeners. Default: none.
+    #[n(4)]
+    pub http3: Option<Http3>,
 }
 
 impl Default for TlsSettings {
@@ -390,7 +393,36 @@ impl Default for TlsSettings {
             unknown_names: UnknownNames::default(),
             hsts: None,
             redirect_port: 443,
+            http3: None,
         }
+    }
+}
+
+/// HTTP/3 (RFC 9114): each HTTPS listener also receives QUIC at the UDP port with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
+#[cbor(map)]
+pub struct Http3 {
+    /// The UDP port that responses over TLS announce (`Alt-Svc`, RFC 7838). Default: the port of the listener.
+    #[n(0)]
+    pub port: Option<u16>,
+    /// How long clients remember the announcement. Zero: clients forget earlier announcements. Default 24 h.
+    #[serde(serialize_with = "whole_seconds")]
+    #[cbor(n(1), with = "Time")]
+    pub max_age: Duration,
+    /// Whether clients that return may send requests with safe methods before the end of the handshake (0-RTT). An attacker
+    /// can replay these requests (RFC 8470). Default: false.
+    #[n(2)]
+    pub early_data: bool,
+    /// Handshakes in progress of one worker. Above the limit, clients must prove their address first, which costs them a
+    /// round trip (Retry, RFC 9000, 8.1.2). 0: always. Above ten times the limit and 1,000, the gateway refuses connections.
+    /// Default 256.
+    #[n(3)]
+    pub handshakes: u32,
+}
+
+impl Default for Http3 {
+    fn default() -> Self {
+        Self { port: None, max_age: Duration::from_secs(24 * 3600), early_data: false, handshakes: 256 }
     }
 }
 

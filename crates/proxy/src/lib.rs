@@ -29,6 +29,7 @@
 //! | [`openid`] | the gateway as a client of OpenID providers |
 //! | [`upstream`] | endpoints: load balancing, connections, health, pools |
 //! | [`http_client`] | the HTTP client for the gateway's own requests in the background |
+//! | `quic` | QUIC: sockets, and the way of each datagram to the worker of its connection |
 //! | `tls` | certificates, handshakes |
 //! | `stream` | connections in clear text, over TLS, and shared over HTTP/2 |
 //! | `net` | TCP sockets, which a simulated network replaces in tests |
@@ -68,6 +69,7 @@ mod proxy;
 mod proxy_header;
 mod publish;
 mod query;
+mod quic;
 pub mod record;
 pub mod registry;
 mod relay;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use sluicegate_model::{self as model, Serves};
 use sluicegate_proxy_protocol::Addresses;
@@ -11,6 +12,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::net::{ListeningSocket, TcpStream};
 use crate::options::{Options, StartError};
+use crate::quic::{self, Process};
 use crate::rule::Entrance;
 
 /// How many connections the kernel may queue for each worker until the worker accepts them, if the system allows it
@@ -70,6 +72,16 @@ pub(crate) struct Listener {
     pub(crate) protocol: Protocol,
 }
 
+/// What one worker needs to serve HTTP/3 at one address.
+#[derive(Debug)]
+pub(crate) struct QuicListener {
+    pub(crate) place: Place,
+    /// The HTTPS listener with the same port, and its address in the configuration.
+    pub(crate) entrance: Entrance,
+    pub(crate) listener: SocketAddr,
+    pub(crate) quic: quic::Place,
+}
+
 /// An accepted connection.
 pub(crate) struct Arrival {
     pub(crate) tcp: TcpStream,
@@ -93,6 +105,10 @@ pub(crate) struct Sockets {
     fixed: Vec<Bound>,
     /// The sockets of the configuration.
     configured: HashMap<Place, Result<Bound, String>>,
+    /// The sockets for HTTP/3: one for each HTTPS listener, at the UDP port with the same number.
+    quic: HashMap<Place, Result<Bound, String>>,
+    /// The processes before and after this one, for HTTP/3.
+    process: Arc<Process>,
     /// The sockets of a process that is being replaced, until a listener claims them.
     inherited: Vec<Socket>,
     is_closed: bool,
@@ -112,6 +128,8 @@ struct Bound {
 pub(crate) struct Moves {
     /// The new sockets of each worker.
     pub(crate) opened: Vec<Vec<Listener>>,
+    /// The new sockets of each worker for HTTP/3.
+    pub(crate) opened_quic: Vec<Vec<QuicListener>>,
     pub(crate) closed: Vec<Place>,
 }
 
@@ -120,11 +138,14 @@ impl Sockets {
     pub(crate) fn start(options: &Options, workers: usize) -> Result<(Self, Vec<Vec<Listener>>), StartError> {
         let inherited = options.inherited.iter().map(|socket| Ok(socket.try_clone()?.into()));
         let inherited: io::Result<Vec<Socket>> = inherited.collect();
+        let mut inherited = inherited.map_err(StartError::Inherit)?;
         let mut sockets = Self {
             workers,
             fixed: Vec::new(),
             configured: HashMap::new(),
-            inherited: inherited.map_err(StartError::Inherit)?,
+            quic: HashMap::new(),
+            process: Process::start(&mut inherited).map_err(StartError::Inherit)?,
+            inherited,
             is_closed: false,
         };
         let mut of_workers: Vec<Vec<Listener>> = (0..workers).map(|_| Vec::new()).collect();
@@ -150,8 +171,13 @@ impl Sockets {
 
     /// Opens the new listeners of a configuration, and closes listeners that are not in the configuration. If a listener
     /// cannot be opened, the log and [`states`](Self::states) say so, and the next call tries again.
-    pub(crate) fn follow(&mut self, wanted: &[model::Listener]) -> Moves {
-        let mut moves = Moves { opened: (0..self.workers).map(|_| Vec::new()).collect(), closed: Vec::new() };
+    /// `has_http3` says whether the HTTPS listeners also serve HTTP/3.
+    pub(crate) fn follow(&mut self, wanted: &[model::Listener], has_http3: bool) -> Moves {
+        let mut moves = Moves {
+            opened: (0..self.workers).map(|_| Vec::new()).collect(),
+            opened_quic: (0..self.workers).map(|_| Vec::new()).collect(),
+            closed: Vec::new(),
+        };
         if self.is_closed {
             return moves;
         }
@@ -180,6 +206,9 @@ impl Sockets {
             let protocol = Protocol::of(listener);
             let bound = match self.conflict(place) {
                 Some(with) => Err(format!("{with} is served for HTTP or HTTPS")),
+                None if matches!(self.quic.get(&place), Some(Ok(_))) => {
+                    Err(format!("{} is served for HTTP/3", place.address))
+                }
                 None => self.bind(place, protocol).map_err(|error| error.to_string()),
             };
             let bound = bound.map(|(bound, listeners)| {
@@ -197,14 +226,71 @@ impl Sockets {
             }
             self.configured.insert(place, bound);
         }
+        self.follow_quic(wanted, has_http3, &mut moves);
         // Unclaimed sockets belonged to routes that are gone.
         self.inherited.clear();
         moves
     }
 
+    /// Opens and closes the sockets for HTTP/3.
+    fn follow_quic(&mut self, wanted: &[model::Listener], has_http3: bool, moves: &mut Moves) {
+        let mut places = Vec::new();
+        for bound in &self.fixed {
+            if let Protocol::Https(entrance) = bound.protocol {
+                places.push((bound.address, entrance, bound.address));
+            }
+        }
+        for listener in wanted.iter().filter(|listener| matches!(listener.serves, Serves::Https(_))) {
+            let place = Place { address: listener.address, is_udp: false };
+            if let Some(Ok(bound)) = self.configured.get(&place) {
+                places.push((bound.address, Entrance::Gateway(listener.address), listener.address));
+            }
+        }
+        places.retain(|_| has_http3);
+        if places.is_empty() {
+            self.process.decline();
+        }
+        self.quic.retain(|known, bound| {
+            let stays = places.iter().any(|(address, ..)| *address == known.address);
+            if !stays && bound.is_ok() {
+                tracing::info!(address = %known.address, "no longer listening for HTTP/3");
+                moves.closed.push(*known);
+            }
+            stays
+        });
+        for (address, entrance, listener) in places {
+            let place = Place { address, is_udp: true };
+            let before = self.quic.get(&place);
+            if matches!(before, Some(Ok(_))) {
+                continue;
+            }
+            let bound = match self.configured.get(&place) {
+                Some(_) => Err("a listener for UDP has this port".to_owned()),
+                None => self.bind(place, Protocol::Udp).map_err(|error| error.to_string()),
+            };
+            match &bound {
+                Ok(_) => tracing::info!(%address, protocol = "HTTP/3", "listening"),
+                Err(error) if matches!(self.quic.get(&place), Some(Err(known)) if known == error) => {}
+                Err(error) => {
+                    tracing::error!(%address, "cannot listen for HTTP/3: {error}; clients use HTTP/2; trying again every 5 s");
+                }
+            }
+            let bound = bound.map(|(bound, listeners)| {
+                let switch = self.process.switch(address, self.workers);
+                for (all, listeners) in moves.opened_quic.iter_mut().zip(listeners) {
+                    let sockets = listeners.into_iter().map(|listener| listener.socket.into()).collect();
+                    let quic = quic::Place { sockets, switch: switch.clone() };
+                    all.push(QuicListener { place, entrance, listener, quic });
+                }
+                bound
+            });
+            self.quic.insert(place, bound);
+        }
+    }
+
     /// Whether a configured listener does not listen.
     pub(crate) fn has_failures(&self) -> bool {
-        self.configured.values().any(Result::is_err)
+        self.configured.values().chain(self.quic.values()).any(Result::is_err)
     }
 
     /// The addresses of a configuration's listeners, or why they do not listen.
@@ -228,16 +314,20 @@ impl Sockets {
 
     /// Every socket, for a process that takes over.
     pub(crate) fn all(&self) -> io::Result<Vec<OwnedFd>> {
-        let configured = self.configured.values().filter_map(|bound| bound.as_ref().ok());
+        let configured = self.configured.values().chain(self.quic.values());
+        let configured = configured.filter_map(|bound| bound.as_ref().ok());
         let sockets = self.fixed.iter().chain(configured).flat_map(|bound| &bound.sockets);
-        sockets.map(|socket| Ok(socket.try_clone()?.into())).collect()
+        let sockets = sockets.map(|socket| Ok(socket.try_clone()?.into()));
+        sockets.chain(self.process.offer().transpose()).collect()
     }
 
     /// Closes all sockets: a socket that stays open would receive connections that no worker serves.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
+        self.process.stop_reading();
         self.fixed.clear();
         self.configured.clear();
+        self.quic.clear();
         self.inherited.clear();
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Publisher {
     pub(crate) exporter: Exporter,
     /// The listeners of the last configuration.
     listeners: Vec<Listener>,
+    /// Whether its HTTPS listeners also serve HTTP/3.
+    has_http3: bool,
     /// The number of the last change.
     change: u64,
 }
@@ -64,6 +66,7 @@ impl Publisher {
             sockets,
             exporter,
             listeners: Vec::new(),
+            has_http3: false,
             change: 0,
         }
     }
@@ -83,11 +86,13 @@ impl Publisher {
         let table = self.compile(config);
         self.exporter.follow(config.settings.tracing.as_ref());
         self.listeners.clone_from(&config.listeners);
-        let Moves { opened, closed } = self.follow_listeners();
-        for (mailbox, opened) in self.mailboxes.iter().zip(opened) {
+        self.has_http3 = config.settings.tls.http3.is_some();
+        let Moves { opened, opened_quic, closed } = self.follow_listeners();
+        for (mailbox, (opened, opened_quic)) in self.mailboxes.iter().zip(opened.into_iter().zip(opened_quic))
+        {
             mailbox.post(|pending| {
                 pending.change = self.change;
-                pending.move_listeners(opened, &closed);
+                pending.move_listeners(opened, opened_quic, &closed);
                 pending.table = Some(table.clone());
                 pending.upstreams.extend(gone.iter().map(|slot| (*slot, None)));
                 let placed = changed.iter().map(|placed| (placed.upstream.slot, Some(placed.clone())));
@@ -176,14 +181,15 @@ impl Publisher {
         if !self.sockets.has_failures() {
             return;
         }
-        let Moves { opened, closed } = self.follow_listeners();
-        for (mailbox, opened) in self.mailboxes.iter().zip(opened) {
-            mailbox.post(|pending| pending.move_listeners(opened, &closed));
+        let Moves { opened, opened_quic, closed } = self.follow_listeners();
+        for (mailbox, (opened, opened_quic)) in self.mailboxes.iter().zip(opened.into_iter().zip(opened_quic))
+        {
+            mailbox.post(|pending| pending.move_listeners(opened, opened_quic, &closed));
         }
     }
 
     fn follow_listeners(&mut self) -> Moves {
-        let moves = self.sockets.follow(&self.listeners);
+        let moves = self.sockets.follow(&self.listeners, self.has_http3);
         self.registry.set_listeners(self.sockets.states(&self.listeners));
         moves
     }

@@ -13,7 +13,7 @@ use sluicegate_model::{HostPattern, ObjectId, UpstreamKey};
 
 use crate::date::{iso8601, local_time};
 use crate::name::host_name;
-use crate::request::{HeadView, RequestView, nginx_port};
+use crate::request::{HeadView, RequestView, WireVersion, nginx_port};
 
 /// The longest text that a template may become, in bytes: the default limit of nginx for a whole head. A request whose
 /// text would be longer is rejected with 431, counted as `HeadTooLarge`.
@@ -277,10 +277,11 @@ impl TemplateView<'_> {
     }
 
     fn protocol(&self) -> &'static str {
-        match self.request.head.head.version {
-            _ if self.request.client.is_http2 => "HTTP/2.0",
-            Version::Http10 => "HTTP/1.0",
-            Version::Http11 => "HTTP/1.1",
+        match (self.request.client.wire, self.request.head.head.version) {
+            (WireVersion::Http3, _) => "HTTP/3.0",
+            (WireVersion::Http2, _) => "HTTP/2.0",
+            (WireVersion::Http1, Version::Http10) => "HTTP/1.0",
+            (WireVersion::Http1, Version::Http11) => "HTTP/1.1",
         }
     }
 

@@ -123,16 +123,16 @@ pub(crate) struct SettingsArgs {
     /// The number of requests after which the gateway closes a client connection. 0: no limit. [default: 0]
     #[arg(long, value_name = "N", help_heading = "Clients")]
     max_requests_per_connection: Option<u64>,
-    /// The largest number of requests in flight on one HTTP/2 connection. The gateway refuses further requests, and
-    /// clients retry them. [default: 128, at least 1]
+    /// The largest number of requests in flight on one connection of HTTP/2 or HTTP/3. The gateway refuses further requests
+    /// of HTTP/2, and clients retry them; clients of HTTP/3 wait. [default: 128, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Clients")]
     http2_max_concurrent_streams: Option<u32>,
-    /// The number of bytes that a client may send ahead of the endpoint in one HTTP/2 request body. [default: 256Ki,
-    /// range: 64Ki to 16Mi]
+    /// The number of bytes that a client may send ahead of the endpoint in one request body of HTTP/2 or HTTP/3. [default:
+    /// 256Ki, range: 64Ki to 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
     http2_stream_window: Option<u64>,
-    /// The number of bytes that a client may send ahead of the endpoints in all request bodies of one HTTP/2
-    /// connection. [default: 1Mi, range: 64Ki to 16Mi]
+    /// The number of bytes that a client may send ahead of the endpoints in all request bodies of one
+    /// connection of HTTP/2 or HTTP/3. [default: 1Mi, range: 64Ki to 16Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(WINDOW), help_heading = "Clients")]
     http2_connection_window: Option<u64>,
     /// The largest number of client connections of one worker. Further connections wait in the listen queue. [default:

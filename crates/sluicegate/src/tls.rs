@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use sluicegate_control::{ObjectName, TranslateOptions};
-use sluicegate_model::tls::{Hsts, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::tls::{Hsts, Http3, TlsSettings, TlsVersion, UnknownNames};
 
 use crate::address::{listen_address, object_name};
 use crate::settings::time;
@@ -16,6 +16,26 @@ pub(crate) struct TlsArgs {
     /// The address where the gateway accepts HTTPS; may be given several times. [default: none]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen_https: Vec<SocketAddr>,
+    /// Serve HTTP/3 at the UDP port of each HTTPS listener, and announce it in responses over HTTPS.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true")]
+    http3: bool,
+    /// The UDP port that responses announce for HTTP/3 (Alt-Svc): the port of the load balancer. [default: the port of the
+    /// listener, range: 1 to 65535]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    http3_port: Option<u16>,
+    /// How long clients remember the announcement of HTTP/3. 0s: clients forget earlier announcements. [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    http3_max_age: Option<Duration>,
+    /// Accept HTTP/3 requests with safe methods before the end of the handshake (0-RTT). An attacker can replay these
+    /// requests. [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true")]
+    http3_early_data: bool,
+    /// The number of HTTP/3 handshakes in progress of one worker above which clients must prove their address (Retry). 0:
+    /// always. Above ten times this number, and above 1000, the gateway refuses HTTP/3 connections. [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    http3_max_handshakes: Option<u32>,
     /// The Secret with the default certificate: for clients that send no host or an unknown host, and for hosts without
     /// a certificate. [default: a self-signed certificate, which each data plane makes at start]
     #[arg(long, value_name = "NAMESPACE/NAME", alias = "default-ssl-certificate", value_parser = object_name)]
@@ -97,6 +117,15 @@ impl TlsArgs {
                 preload: self.hsts_preload.unwrap_or_default(),
             }),
             redirect_port: self.https_redirect_port,
+            http3: self.http3.then(|| {
+                let by_default = Http3::default();
+                Http3 {
+                    port: self.http3_port,
+                    max_age: self.http3_max_age.unwrap_or(by_default.max_age),
+                    early_data: self.http3_early_data,
+                    handshakes: self.http3_max_handshakes.unwrap_or(by_default.handshakes),
+                }
+            }),
         }
     }
 }

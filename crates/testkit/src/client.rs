@@ -140,7 +140,7 @@ impl Client {
     /// The TLS session, if the connection uses TLS.
     pub fn tls(&self) -> Option<&rustls::ClientConnection> {
         match &self.stream {
-            Stream::Plain(_) | Stream::Http2(..) => None,
+            Stream::Plain(_) | Stream::Adapted(..) => None,
             Stream::Tls(tls) => Some(tls.get_ref().1),
         }
     }

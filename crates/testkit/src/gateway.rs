@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::ensure;
+use sluicegate_model::tls::Http3;
 use sluicegate_model::{
     Change, Conditions, Config, Endpoint, HostPattern, Layer4Route, Listener, ListenerId, ObjectId,
     PathPattern, Planes, Protocol, ProxyHeader, Rule, Serves, Settings, Tls, Upstream, UpstreamKey,
@@ -173,7 +174,11 @@ impl Gateway {
         let options = Options { http: free.clone(), https: free, workers: 2, ..Options::default() };
         let default = vec![Authority::of_process().issue(&["localhost"]).certificate];
         let tls = Arc::new(Tls { default, ..Tls::default() });
-        Builder { options, config: Config { tls, ..Config::default() } }
+        let mut config = Config { tls, ..Config::default() };
+        if Transport::of_environment() == Transport::Http3 {
+            config.settings.tls.http3 = Some(Http3::default());
+        }
+        Builder { options, config }
     }
 
     /// A gateway with these backends.
@@ -201,7 +206,7 @@ impl Gateway {
     pub fn addr_of(&self, transport: Transport) -> SocketAddr {
         match transport {
             Transport::Http => self.addr(),
-            Transport::Https | Transport::Http2 => self.https_addr(),
+            Transport::Https | Transport::Http2 | Transport::Http3 => self.https_addr(),
         }
     }
 

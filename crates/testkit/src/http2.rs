@@ -4,14 +4,14 @@
 use std::future::poll_fn;
 use std::io::{self, Write as _};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, split};
 
-use crate::wire::{self, BodyDecoder, Framing};
+use crate::wire::{self, BodyDecoder, Framing, fields};
 
 /// The buffer between the two protocols, in bytes.
 const PIPE: usize = 64 * 1024;
@@ -86,42 +86,16 @@ impl Adapter {
     }
 
     fn take_request(&mut self) -> io::Result<Option<(Request<()>, Framing)>> {
-        let mut headers = [httparse::EMPTY_HEADER; wire::MAX_HEADERS];
-        let mut parsed = httparse::Request::new(&mut headers);
-        let length = match parsed.parse(&self.buffer) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(error) => return Err(io::Error::other(error)),
+        let Some((mut request, framing)) = wire::take_request(&mut self.buffer, Version::HTTP_2)? else {
+            return Ok(None);
         };
-        let framing = Framing::of(parsed.headers).map_err(io::Error::other)?.unwrap_or(Framing::Length(0));
-        let fields = wire::owned(parsed.headers);
-        let host = wire::find(&fields, "host").unwrap_or("localhost");
-        let uri = format!("https://{host}{}", parsed.path.unwrap_or("/"));
-        let mut request =
-            Request::builder().method(parsed.method.unwrap_or("GET")).uri(uri).version(Version::HTTP_2);
-        let upgrade = wire::find(&fields, "upgrade");
-        if let Some(protocol) = upgrade {
-            request = request.method(Method::CONNECT).extension(Protocol::from(protocol));
-        }
-        let named = wire::find(&fields, "connection").unwrap_or_default().to_owned();
-        let of_the_connection = [
-            "host",
-            "connection",
-            "transfer-encoding",
-            "keep-alive",
-            "upgrade",
-            "expect",
-            "sec-websocket-key",
-        ];
-        for (name, value) in &fields {
-            let is = |other: &str| name.eq_ignore_ascii_case(other.trim());
-            if !of_the_connection.into_iter().any(is) && !named.split(',').any(is) {
-                request = request.header(name, value);
-            }
-        }
-        let framing = if upgrade.is_some() { Framing::UntilClose } else { framing };
-        self.buffer.advance(length);
-        Ok(Some((request.body(()).map_err(io::Error::other)?, framing)))
+        let Some(upgrade) = request.headers_mut().remove("upgrade") else {
+            return Ok(Some((request, framing)));
+        };
+        let protocol = upgrade.to_str().map_err(io::Error::other)?;
+        request.extensions_mut().insert(Protocol::from(protocol));
+        *request.method_mut() = Method::CONNECT;
+        Ok(Some((request, Framing::UntilClose)))
     }
 
     /// Sends the body until a response arrives, or to the end of the body.
@@ -206,15 +180,7 @@ impl Adapter {
         let (parts, mut body) = response.into_parts();
         let has_body = !is_head && !matches!(parts.status.as_u16(), 204 | 304);
         let is_chunked = has_body && !parts.headers.contains_key("content-length");
-        let mut head = Vec::new();
-        let reason = parts.status.canonical_reason().unwrap_or_default();
-        write!(head, "HTTP/1.1 {} {reason}\r\n", parts.status.as_str())?;
-        for (name, value) in &parts.headers {
-            write!(head, "{name}: ")?;
-            head.extend_from_slice(value.as_bytes());
-            head.extend_from_slice(b"\r\n");
-        }
-        head.extend_from_slice(if is_chunked { b"transfer-encoding: chunked\r\n\r\n" } else { b"\r\n" });
+        let head = wire::response_head(&parts, is_chunked)?;
         self.output.write_all(&head).await?;
         while let Some(data) = body.data().await {
             let data = data.map_err(io::Error::other)?;
@@ -241,11 +207,4 @@ impl Adapter {
         }
         self.output.flush().await
     }
-}
-
-fn fields(owned: &[(String, String)]) -> HeaderMap {
-    let field = |(name, value): &(String, String)| {
-        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
-    };
-    owned.iter().filter_map(field).collect()
 }

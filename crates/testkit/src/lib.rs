@@ -26,6 +26,7 @@ pub mod gateway;
 pub mod hole;
 mod http2;
 pub mod http2_backend;
+pub mod http3;
 pub mod load;
 pub mod provider;
 pub mod redis;

@@ -11,9 +11,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::http2;
+use crate::http3;
 use crate::tls::{Authority, ClientOptions};
 
-/// The transport between the test's clients and the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`)
+/// The transport between the test's clients and the gateway. `SLUICEGATE_TEST_TRANSPORT` (`http`, `https`, `http2`, `http3`)
 /// sets the transport of all connections of `Gateway::connect` and `Gateway::load`, so that every test can run over
 /// each transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum Transport {
     Https,
     /// HTTP/2 over TLS. Clients of HTTP/1.1 use an adapter.
     Http2,
+    /// HTTP/3. Clients of HTTP/1.1 use an adapter.
+    Http3,
 }
 
 impl Transport {
@@ -32,8 +35,14 @@ impl Transport {
     pub fn scheme(self) -> &'static str {
         match self {
             Self::Http => "http",
-            Self::Https | Self::Http2 => "https",
+            Self::Https | Self::Http2 | Self::Http3 => "https",
         }
+    }
+
+    /// Whether each request has a stream.
+    #[must_use]
+    pub fn has_streams(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http3)
     }
 
     /// The transport from the environment. Default: HTTP.
@@ -46,7 +55,8 @@ impl Transport {
             Err(_) | Ok("http") => Self::Http,
             Ok("https") => Self::Https,
             Ok("http2") => Self::Http2,
-            Ok(other) => panic!("SLUICEGATE_TEST_TRANSPORT={other}: write http, https or http2"),
+            Ok("http3") => Self::Http3,
+            Ok(other) => panic!("SLUICEGATE_TEST_TRANSPORT={other}: write http, https, http2 or http3"),
         }
     }
 }
@@ -56,23 +66,27 @@ impl Transport {
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    /// Through an adapter to HTTP/2, with this local address.
-    Http2(DuplexStream, SocketAddr),
+    /// Through an adapter to HTTP/2 or HTTP/3, with this local address.
+    Adapted(DuplexStream, SocketAddr),
 }
 
 impl Stream {
     /// Connects with `TCP_NODELAY`. Clients over TLS trust the process' own [`Authority`].
     pub(crate) async fn connect(addr: SocketAddr, transport: Transport) -> io::Result<Self> {
+        if transport == Transport::Http3 {
+            let (pipe, local) = http3::adapter::adapt(addr).await?;
+            return Ok(Self::Adapted(pipe, local));
+        }
         let tcp = TcpStream::connect(addr).await?;
         tcp.set_nodelay(true)?;
         match transport {
             Transport::Http => Ok(Self::Plain(tcp)),
             Transport::Https => Self::tls(tcp, &Authority::of_process().client(), "localhost").await,
-            Transport::Http2 => {
+            Transport::Http2 | Transport::Http3 => {
                 let local = tcp.local_addr()?;
                 let options = Authority::of_process().client().protocols(&["h2"]);
                 let secured = Self::tls(tcp, &options, "localhost").await?;
-                Ok(Self::Http2(http2::adapt(secured).await?, local))
+                Ok(Self::Adapted(http2::adapt(secured).await?, local))
             }
         }
     }
@@ -82,7 +96,7 @@ impl Stream {
         let tcp = TcpStream::connect(addr).await?;
         tcp.set_nodelay(true)?;
         let local = tcp.local_addr()?;
-        Ok(Self::Http2(http2::adapt(tcp).await?, local))
+        Ok(Self::Adapted(http2::adapt(tcp).await?, local))
     }
 
     /// TLS over an existing connection, with this server name.
@@ -97,13 +111,13 @@ impl Stream {
         match self {
             Self::Plain(tcp) => Some(tcp),
             Self::Tls(tls) => Some(tls.get_ref().0),
-            Self::Http2(..) => None,
+            Self::Adapted(..) => None,
         }
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Http2(_, local) => Ok(*local),
+            Self::Adapted(_, local) => Ok(*local),
             Self::Plain(tcp) => tcp.local_addr(),
             Self::Tls(tls) => tls.get_ref().0.local_addr(),
         }
@@ -122,7 +136,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-            Self::Http2(pipe, _) => Pin::new(pipe).poll_read(cx, buf),
+            Self::Adapted(pipe, _) => Pin::new(pipe).poll_read(cx, buf),
         }
     }
 }
@@ -132,7 +146,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, data),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, data),
-            Self::Http2(pipe, _) => Pin::new(pipe).poll_write(cx, data),
+            Self::Adapted(pipe, _) => Pin::new(pipe).poll_write(cx, data),
         }
     }
 
@@ -140,7 +154,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
-            Self::Http2(pipe, _) => Pin::new(pipe).poll_flush(cx),
+            Self::Adapted(pipe, _) => Pin::new(pipe).poll_flush(cx),
         }
     }
 
@@ -148,7 +162,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-            Self::Http2(pipe, _) => Pin::new(pipe).poll_shutdown(cx),
+            Self::Adapted(pipe, _) => Pin::new(pipe).poll_shutdown(cx),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The part of HTTP/1.1 that test tools need: heads over httparse, and bodies.
 
-use std::io;
+use std::io::{self, Write as _};
 
 use bytes::{Buf, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Version, response};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// More header fields than any test sends.
@@ -180,6 +181,60 @@ pub(crate) async fn read_more(
 ) -> io::Result<usize> {
     buffer.reserve(16 * 1024);
     stream.read_buf(buffer).await
+}
+
+/// Removes a complete request head from the front, for an adapter to a version of HTTP with streams. The `Upgrade` header
+/// stays.
+pub(crate) fn take_request(
+    buffer: &mut BytesMut,
+    version: Version,
+) -> io::Result<Option<(Request<()>, Framing)>> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let length = match parsed.parse(buffer) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    let framing = Framing::of(parsed.headers).map_err(io::Error::other)?.unwrap_or(Framing::Length(0));
+    let fields = owned(parsed.headers);
+    let host = find(&fields, "host").unwrap_or("localhost");
+    let uri = format!("https://{host}{}", parsed.path.unwrap_or("/"));
+    let mut request = Request::builder().method(parsed.method.unwrap_or("GET")).uri(uri).version(version);
+    let named = find(&fields, "connection").unwrap_or_default().to_owned();
+    let of_the_connection =
+        ["host", "connection", "transfer-encoding", "keep-alive", "expect", "sec-websocket-key"];
+    for (name, value) in &fields {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.trim());
+        let is_upgrade = is("upgrade");
+        if is_upgrade || !of_the_connection.into_iter().any(is) && !named.split(',').any(is) {
+            request = request.header(name, value);
+        }
+    }
+    buffer.advance(length);
+    Ok(Some((request.body(()).map_err(io::Error::other)?, framing)))
+}
+
+/// The head of a response in HTTP/1.1.
+pub(crate) fn response_head(parts: &response::Parts, is_chunked: bool) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let reason = parts.status.canonical_reason().unwrap_or_default();
+    write!(head, "HTTP/1.1 {} {reason}\r\n", parts.status.as_str())?;
+    for (name, value) in &parts.headers {
+        write!(head, "{name}: ")?;
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(if is_chunked { b"transfer-encoding: chunked\r\n\r\n" } else { b"\r\n" });
+    Ok(head)
+}
+
+/// Fields in the form of the crate http.
+pub(crate) fn fields(owned: &[(String, String)]) -> HeaderMap {
+    let field = |(name, value): &(String, String)| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+    };
+    owned.iter().filter_map(field).collect()
 }
 
 #[cfg(test)]

@@ -117,6 +117,56 @@ pub(super) fn encode(families: &mut Families<'_>, registry: &Registry) -> fmt::R
         workers.sum(|worker| &worker.http2_floods),
     )?;
     families.counter(
+        "sluicegate_http3_connections",
+        "HTTP/3 connections after their handshake",
+        workers.sum(|worker| &worker.http3.connections),
+    )?;
+    families.gauge(
+        "sluicegate_http3_handshakes_in_progress",
+        "HTTP/3 handshakes in progress",
+        workers.sum(|worker| &worker.http3.handshaking),
+    )?;
+    families.counter(
+        "sluicegate_http3_retries",
+        "HTTP/3 clients that had to prove their address, because their worker was at --http3-max-handshakes",
+        workers.sum(|worker| &worker.http3.retries),
+    )?;
+    families.counter(
+        "sluicegate_http3_refused",
+        "HTTP/3 connections refused because of a limit or a shutdown",
+        workers.sum(|worker| &worker.http3.refused),
+    )?;
+    families.counter(
+        "sluicegate_http3_errors",
+        "HTTP/3 connections closed because the client violated the protocol",
+        workers.sum(|worker| &worker.http3.errors),
+    )?;
+    families.counter(
+        "sluicegate_http3_floods",
+        "HTTP/3 connections closed because the client sent a flood of frames that request nothing",
+        workers.sum(|worker| &worker.http3.floods),
+    )?;
+    families.counter(
+        "sluicegate_http3_malformed_requests",
+        "HTTP/3 requests reset because they were malformed",
+        workers.sum(|worker| &worker.http3.malformed),
+    )?;
+    families.counter(
+        "sluicegate_http3_early_requests",
+        "HTTP/3 requests that arrived before the end of the handshake (0-RTT)",
+        workers.sum(|worker| &worker.http3.early_requests),
+    )?;
+    families.counter(
+        "sluicegate_quic_datagrams_passed",
+        "QUIC datagrams passed to the worker or process of their connection",
+        workers.sum(|worker| &worker.http3.datagrams_passed),
+    )?;
+    families.counter(
+        "sluicegate_quic_datagrams_dropped",
+        "QUIC datagrams dropped because the worker or process of their connection was too slow",
+        workers.sum(|worker| &worker.http3.datagrams_dropped),
+    )?;
+    families.counter(
         "sluicegate_request_headers_dropped",
         "Request headers dropped by name: with an underscore, Proxy, or forwarding headers of untrusted peers",
         workers.sum(|worker| &worker.headers_dropped),

@@ -33,7 +33,7 @@ use sluicegate_model::rule::{
     ValueMatch,
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
-use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::tls::{Hsts, Http3, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::CipherSuites;
 use sluicegate_model::value::secret::{CaCertificates, CookieKeys, FromSecret, KeyBytes};
 use sluicegate_model::value::{
@@ -326,6 +326,7 @@ fn settings() -> Settings {
             unknown_names: UnknownNames::Refuse,
             hsts: Some(Hsts { max_age: millis(1000), include_subdomains: true, preload: true }),
             redirect_port: 8443,
+            http3: Some(Http3 { port: Some(443), max_age: millis(1000), early_data: true, handshakes: 1 }),
         },
         compression: Compression {
             codings: ContentCoding::ALL.into_iter().collect(),

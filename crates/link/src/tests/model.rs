@@ -22,7 +22,7 @@ use sluicegate_model::rule::{
     ValueMatch,
 };
 use sluicegate_model::settings::{Limits, Resilience, Timeouts};
-use sluicegate_model::tls::{Hsts, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
+use sluicegate_model::tls::{Hsts, Http3, PrivateKey, TicketSecret, TlsSettings, TlsVersion, UnknownNames};
 use sluicegate_model::value::CipherSuites;
 use sluicegate_model::value::{Number, Span, Url};
 use sluicegate_model::*;
@@ -603,12 +603,15 @@ fn tls_settings() -> impl Strategy<Value = TlsSettings> {
     let names = prop::sample::select(vec![UnknownNames::Default, UnknownNames::Refuse]);
     let hsts = (time(), any::<bool>(), any::<bool>())
         .prop_map(|(max_age, include_subdomains, preload)| Hsts { max_age, include_subdomains, preload });
-    (version, names, option::of(hsts), any::<u16>()).prop_map(
-        |(min_version, unknown_names, hsts, redirect_port)| TlsSettings {
+    let http3 = (option::of(any::<u16>()), time(), any::<bool>(), any::<u32>())
+        .prop_map(|(port, max_age, early_data, handshakes)| Http3 { port, max_age, early_data, handshakes });
+    (version, names, option::of(hsts), any::<u16>(), option::of(http3)).prop_map(
+        |(min_version, unknown_names, hsts, redirect_port, http3)| TlsSettings {
             min_version,
             unknown_names,
             hsts,
             redirect_port,
+            http3,
         },
     )
 }

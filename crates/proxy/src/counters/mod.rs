@@ -39,7 +39,7 @@ pub use span::{SpanLoss, SpanStats};
 pub use tally::{Sharded, Tallies, Tally};
 pub use upstream::{EndpointShard, UpstreamShard};
 pub(crate) use worker::LocalStats;
-pub use worker::{CompressedStats, WorkerStats, handshake_index};
+pub use worker::{CompressedStats, Http3Stats, WorkerStats, handshake_index};
 
 /// At most this many consumers have separate counters. Further consumers share one set with empty labels.
 pub const MAX_CONSUMERS: usize = 2_000;

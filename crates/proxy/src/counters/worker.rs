@@ -38,6 +38,8 @@ pub struct WorkerStats {
     pub compressions_failed: Tally,
     /// HTTP/2 connections that ended because their clients caused work without making requests.
     pub http2_floods: Tally,
+    /// HTTP/3.
+    pub http3: Http3Stats,
     /// Client connections open now.
     pub open: Tally,
     /// Requests with a valid head, also those being served now. Unlike the sum over routes, the number never decreases.
@@ -60,6 +62,31 @@ pub struct WorkerStats {
     pub analytics_over_limit: Tally,
     /// Access log lines dropped because their writer was too slow; [`Counters::lost_lines`] counts all lost lines.
     pub log_dropped: Tally,
+}
+
+/// The counters of one worker for HTTP/3.
+#[derive(Debug, Default)]
+pub struct Http3Stats {
+    /// Connections after their handshake.
+    pub connections: Tally,
+    /// Connections that ended because their clients violated the protocol.
+    pub errors: Tally,
+    /// Connections that ended because their clients caused work without making requests.
+    pub floods: Tally,
+    /// Requests that ended because they were malformed.
+    pub malformed: Tally,
+    /// Requests that arrived before the end of the handshake (0-RTT).
+    pub early_requests: Tally,
+    /// Handshakes of clients that had to prove their address first (Retry).
+    pub retries: Tally,
+    /// Connections that were refused because a limit was reached, or during a shutdown.
+    pub refused: Tally,
+    /// Handshakes in progress.
+    pub handshaking: Tally,
+    /// Datagrams that were passed to another worker or process, and datagrams that found no room there.
+    pub datagrams_passed: Tally,
+    /// See [`datagrams_passed`](Self::datagrams_passed).
+    pub datagrams_dropped: Tally,
 }
 
 /// The counters of one worker for one coding.

@@ -16,7 +16,7 @@ use crate::feature::traffic::TrafficPolicy;
 use crate::http::connection::{Origin, forwarding_lines};
 use crate::http::encode::original_peer;
 use crate::http::view::is_trusted;
-use crate::request::{ClientView, HeadView, RequestView};
+use crate::request::{ClientView, HeadView, RequestView, WireVersion};
 use crate::rule::{RouteIndex, Table, Target};
 use crate::template::{Captured, TemplateView};
 use crate::tls;
@@ -90,6 +90,7 @@ impl<'t> Trial<'t> {
         let shown = described.from.map_or_else(|| "(client IP)".to_owned(), |from| from.to_string());
         let port = place.address.port();
         let origin = Origin {
+            alt_svc: None,
             peer,
             listener: place.address,
             local: place.address,

@@ -11,11 +11,10 @@ use sluicegate_http1::{HeadLimits, HeadScan, ResponseError, Version};
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep_until};
 
-use super::encode::{ResponsePlan, http2_response, write_response};
+use super::encode::{ResponsePlan, stream_response, write_response};
 use super::exchange::Exchange;
 use super::pace::Paced;
 use super::upload::{Progress, Sides, UploadError};
-use super::wire::Wire;
 use crate::buffer::BUFFER;
 use crate::deadline::after;
 use crate::failure::{ClientFault, Failure, Fault};
@@ -148,17 +147,14 @@ impl Exchange<'_> {
             version: Version::Http11,
             close: false,
             hsts: None,
+            alt_svc: None,
             chunked: false,
             lines: &[],
             policy_lines: &[],
         };
-        if let (101..200, Wire::Http2(stream)) = (head.status, &mut self.client.wire) {
-            stream.send_interim_response(http2_response(
-                scratch.reply.filled(),
-                head,
-                &self.worker.date(),
-                &plan,
-            ));
+        if head.status > 100 && self.client.has_streams() {
+            let response = stream_response(scratch.reply.filled(), head, &self.worker.date(), &plan);
+            self.client.wire.send_interim_response(response);
         } else if head.status != 100 && scratch.head.version == Version::Http11 {
             write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
             // The rest leaves at once if the client takes it, else with the final response.

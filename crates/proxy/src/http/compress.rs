@@ -37,7 +37,7 @@ impl Exchange<'_> {
         if let Some(chosen) = coding
             && reply_head.framing != ResponseFraming::None
         {
-            let chunked = !self.client.is_http2();
+            let chunked = !self.client.has_streams();
             compressor = Compressor::begin(self.worker.local_stats(), chosen, settings, chunked);
             coding = coding.filter(|_| compressor.is_some());
         }

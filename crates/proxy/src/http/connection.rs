@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use crate::net::TcpStream;
 use rustls::ProtocolVersion;
+use rustls_pki_types::CertificateDer;
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
 use sluicegate_model::Settings;
+use sluicegate_model::tls::Http3;
 use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout};
@@ -38,7 +40,7 @@ use crate::tls;
 use crate::tls::{Accepted, Rejected, Session};
 use crate::worker::{LAST_IDLE, Phase, Scratch, Worker};
 
-/// A client, for as long as an HTTP/1 connection or an HTTP/2 request lasts.
+/// A client, for as long as an HTTP/1 connection or a request on a stream lasts.
 pub(crate) struct Client {
     pub(crate) wire: Wire,
     pub(crate) origin: Rc<Origin>,
@@ -63,6 +65,8 @@ pub(crate) struct Origin {
     pub(crate) session: Option<Session>,
     /// Whether the connection uses TLS.
     pub(crate) is_tls: bool,
+    /// The value of `Alt-Svc` (RFC 7838), by which the gateway announces HTTP/3.
+    pub(crate) alt_svc: Option<Box<[u8]>>,
     /// The forwarding headers that all requests of the connection share, as header lines.
     pub(crate) forwarding: Box<[u8]>,
     /// The header lines that describe the client's certificate to endpoints.
@@ -155,7 +159,7 @@ pub(crate) async fn serve(
             },
             Persist::Linger => match client.wire {
                 Wire::Http1(stream) => return linger(stream).await,
-                Wire::Http2(_) => return,
+                Wire::Http2(_) | Wire::Http3(_) => return,
             },
         }
         phase.set(Phase::Idle);
@@ -226,16 +230,44 @@ async fn handshake(
 }
 
 impl Origin {
-    fn new(stream: &Stream, session: Option<Session>, addresses: Addresses, entrance: Entrance) -> Self {
+    fn of_stream(
+        stream: &Stream,
+        session: Option<Session>,
+        addresses: Addresses,
+        entrance: Entrance,
+        http3: Option<Http3>,
+    ) -> Self {
+        let certificates = match stream {
+            Stream::Tls(stream) => stream.peer_certificates(),
+            _ => None,
+        };
+        let local = stream.local_addr().unwrap_or(addresses.destination);
+        Self::new((addresses, local), session, certificates, entrance, http3)
+    }
+
+    /// The origin of a connection with these addresses and this local address. `certificates` are those that the client
+    /// presented.
+    pub(super) fn new(
+        (addresses, local): (Addresses, SocketAddr),
+        session: Option<Session>,
+        certificates: Option<&[CertificateDer<'static>]>,
+        entrance: Entrance,
+        http3: Option<Http3>,
+    ) -> Self {
         let (peer, listener) = (addresses.source.ip().to_canonical(), addresses.destination);
         let forwarding = forwarding_lines(peer, listener.port(), session.is_some());
         let auth = session.as_ref().and_then(|session| session.host.client_auth.as_deref());
-        let identity = match (auth, stream) {
-            (Some(auth), Stream::Tls(stream)) => tls::identity(auth, stream.peer_certificates()),
-            _ => tls::Identity::default(),
-        };
-        let local = stream.local_addr().unwrap_or(listener);
+        let identity = auth.map_or_else(tls::Identity::default, |auth| tls::identity(auth, certificates));
+        let announced = http3.filter(|_| session.is_some());
+        let alt_svc = announced.map(|Http3 { port, max_age, .. }| {
+            let (port, seconds) = (port.unwrap_or(listener.port()), max_age.as_secs());
+            // RFC 7838, 3: a client forgets all alternatives.
+            let value =
+                if seconds == 0 { "clear".to_owned() } else { format!("h3=\":{port}\"; ma={seconds}") };
+            value.into_bytes().into()
+        });
         Self {
+            alt_svc,
             peer,
             listener,
             local,
@@ -306,7 +338,7 @@ impl Client {
                     tcp.poll_peek(cx, &mut ReadBuf::new(&mut [0])).map_ok(drop)
                 }
                 (Wire::Http1(stream), _) => stream.poll_readable(cx),
-                (Wire::Http2(_), _) => Poll::Ready(Ok(())),
+                (Wire::Http2(_) | Wire::Http3(_), _) => Poll::Ready(Ok(())),
             };
             if let Poll::Ready(ready) = ready {
                 return Poll::Ready(ready.is_ok());
@@ -365,18 +397,15 @@ impl Client {
         .await
     }
 
-    /// Responds to an HTTP/2 request whose head is rejected.
+    /// Responds to a request on a stream whose head is rejected.
     pub(super) fn reject(&mut self, worker: &Worker, scratch: &Scratch, rejection: Rejection) {
         worker.stats().rejections[rejection.index()].add(1);
         let (status, reason) = (rejection.status(), rejection.reason());
         let (buf, duration) = (scratch.request.as_slice(), Duration::ZERO);
         self.record_rejected(worker, buf, (status, reason), 0, duration);
-        if let Wire::Http2(stream) = &mut self.wire {
-            let reply =
-                Reply { status, has_body: true, content: None, location: None, grpc: None, lines: &[] };
-            // A client that is gone needs no response.
-            let _ = reply.send(stream, &worker.date());
-        }
+        let reply = Reply { status, has_body: true, content: None, location: None, grpc: None, lines: &[] };
+        // A client that is gone needs no response.
+        let _ = reply.send(&mut self.wire, &worker.date());
     }
 
     /// Records a head that was rejected or incomplete.

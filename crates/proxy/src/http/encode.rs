@@ -283,6 +283,8 @@ pub(super) struct ResponsePlan<'p> {
     pub(super) close: bool,
     /// For `Strict-Transport-Security`.
     pub(super) hsts: Option<Hsts>,
+    /// The value of `Alt-Svc`.
+    pub(super) alt_svc: Option<&'p [u8]>,
     /// Whether the client receives the body in the chunked coding.
     pub(super) chunked: bool,
     /// Header lines that compression adds.
@@ -314,6 +316,9 @@ pub(super) fn write_response(
         // Writing to a Vec does not fail.
         let _ = write!(out, "Strict-Transport-Security: {hsts}\r\n");
     }
+    if let Some(alt_svc) = plan.alt_svc {
+        write_line(out, b"Alt-Svc", alt_svc);
+    }
     out.extend_from_slice(plan.lines);
     out.extend_from_slice(plan.policy_lines);
     if plan.chunked {
@@ -332,8 +337,8 @@ pub(super) fn write_response(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The head of a response for an HTTP/2 client. A 101 becomes a 200 (RFC 8441, 5).
-pub(super) fn http2_response(
+/// The head of a response for a client of HTTP/2 or HTTP/3. A 101 becomes a 200 (RFC 8441, 5; RFC 9220, 3).
+pub(super) fn stream_response(
     buf: &[u8],
     head: &ResponseHead,
     date: &HttpDate,
@@ -349,7 +354,7 @@ pub(super) fn http2_response(
         let value = line.value.of(buf);
         let is_length = line.known == Known::ContentLength;
         let value = HeaderValue::from_bytes(if is_length { canonical_length(value) } else { value });
-        // A line that is no valid HTTP/2 field cannot be forwarded.
+        // A line that is no valid field of HTTP/2 or HTTP/3 cannot be forwarded.
         if let (Ok(name), Ok(value)) = (name, value)
             && !(head.status == 101 && name == header::SEC_WEBSOCKET_ACCEPT)
         {
@@ -367,6 +372,9 @@ pub(super) fn http2_response(
         && let Ok(hsts) = HeaderValue::try_from(hsts.to_string())
     {
         fields.insert(header::STRICT_TRANSPORT_SECURITY, hsts);
+    }
+    if let Some(alt_svc) = plan.alt_svc.and_then(|value| HeaderValue::from_bytes(value).ok()) {
+        fields.append(header::ALT_SVC, alt_svc);
     }
     for lines in [plan.lines, plan.policy_lines] {
         if !lines.is_empty() {

@@ -129,7 +129,7 @@ impl<'c> Exchange<'c> {
         scratch.query = None;
         let snapshot = worker.snapshot();
         let (head, limits) = (&scratch.head, &snapshot.settings.limits);
-        let upload = Upload::new(head, client.is_http2(), limits);
+        let upload = Upload::new(head, client.has_streams(), limits);
         let mut exchange = Self {
             worker,
             client,
@@ -167,7 +167,7 @@ impl<'c> Exchange<'c> {
     /// The deadline of a gRPC client ("gRPC over HTTP/2", Timeout).
     fn grpc_deadline(&self) -> Option<Instant> {
         let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
-        if !self.client.is_http2() || !is_grpc(head.header(buf, Known::ContentType)?) {
+        if !self.client.has_streams() || !is_grpc(head.header(buf, Known::ContentType)?) {
             return None;
         }
         Some(after(self.record.started, grpc_timeout(head.find(buf, "grpc-timeout")?)?))

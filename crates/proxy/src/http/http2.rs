@@ -1,7 +1,6 @@
 //! An HTTP/2 connection of a client: each stream is a request, served like any other.
 //!
-//! The gateway writes the head of a request as HTTP/1.1 and parses it again, so that one parser rejects ambiguous heads
-//! of every version. Bodies stay unchanged.
+//! `stream_head` reads the heads of requests. Bodies stay unchanged.
 
 use std::cell::Cell;
 use std::future::{Future as _, pending, poll_fn};
@@ -14,21 +13,19 @@ use bytes::Bytes;
 use h2::ext::Protocol;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
-use http::request::Parts;
-use http::{HeaderValue, Method, Request, header};
-use sluicegate_http1::{HeadLimits, HeadScan, Rejection, RequestFraming, is_token};
+use http::Request;
 use sluicegate_model::Settings;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Client, Origin};
 use super::exchange;
-use super::protocols::may_be_asked;
-use super::wire::{Http2Stream, Wire, has_space_around, write_line};
+use super::stream_head;
+use super::wire::{Http2Stream, Wire};
 use crate::deadline::Deadline;
 use crate::stream::Stream;
 use crate::stream::{Batch, Sender};
-use crate::worker::{Phase, Scratch, Worker};
+use crate::worker::{Phase, Worker};
 
 /// The first line of an HTTP/2 client (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
@@ -266,7 +263,8 @@ async fn serve_stream(
     let settings = worker.settings();
     let mut client = Client::new(Wire::Http2(stream), origin, &settings);
     let mut scratch = worker.scratch();
-    match read_head(&parts, &mut scratch, &settings, is_bodiless) {
+    let protocol = parts.extensions.get::<Protocol>().map(Protocol::as_str);
+    match stream_head::read(&parts, protocol, &mut scratch, &settings, (is_bodiless, false)) {
         Ok(()) => {
             exchange::serve(&worker, &mut client, &mut scratch).await;
         }
@@ -286,109 +284,4 @@ async fn serve_stream(
 fn size_of(request: &Request<RecvStream>) -> usize {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
     fields.sum::<usize>() + request.uri().path().len() + request.uri().query().map_or(0, str::len) + 128
-}
-
-/// Writes the head as HTTP/1.1, and parses it.
-fn read_head(
-    parts: &Parts,
-    scratch: &mut Scratch,
-    settings: &Settings,
-    is_bodiless: bool,
-) -> Result<(), Rejection> {
-    let protocol = parts.extensions.get::<Protocol>();
-    scratch.request.clear();
-    write_head(parts, protocol, &mut scratch.request)?;
-    scratch.input.append(&scratch.request);
-    scratch.scan = HeadScan::default();
-    let limits = HeadLimits { bytes: settings.limits.request_head, headers: settings.limits.headers };
-    if !scratch.head.parse(scratch.input.filled(), &mut scratch.scan, &limits)? {
-        return Err(Rejection::HeadTooLarge);
-    }
-    let head = &mut scratch.head;
-    if protocol.is_some() {
-        // The stream continues as a tunnel (RFC 8441, 5), which has no length. An endpoint that receives a length would
-        // read the next request on its connection, of any client, as the body of this request.
-        if head.framing != RequestFraming::None {
-            return Err(Rejection::LengthOfTunnel);
-        }
-    } else if head.framing == RequestFraming::None && !is_bodiless {
-        head.framing = RequestFraming::Chunked;
-    }
-    Ok(())
-}
-
-fn write_head(parts: &Parts, protocol: Option<&Protocol>, out: &mut Vec<u8>) -> Result<(), Rejection> {
-    let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let target = match (&parts.method, parts.uri.path_and_query()) {
-        (&Method::CONNECT, _) if protocol.is_none() => authority.unwrap_or_default(),
-        (_, Some(path)) => path.as_str().as_bytes(),
-        (_, None) => b"/",
-    };
-    // The gateway forwards WebSocket over HTTP/2 as WebSocket over HTTP/1.1 (RFC 8441, 5.1).
-    let method = if protocol.is_some() { "GET" } else { parts.method.as_str() };
-    out.extend_from_slice(method.as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(target);
-    out.extend_from_slice(b" HTTP/1.1\r\n");
-    // RFC 9113, 8.3.1: the gateway does not know the meaning of other schemes. If a request has only a Host, h2 does not
-    // pass the scheme on.
-    let is_http = |scheme: &str| ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
-    if !parts.uri.scheme_str().is_none_or(is_http) {
-        return Err(Rejection::InvalidScheme);
-    }
-    let mut hosts = parts.headers.get_all(header::HOST).iter();
-    let host = hosts.next();
-    if hosts.next().is_some() {
-        return Err(Rejection::DuplicateHost);
-    }
-    host.map_or(Ok(()), check_value)?;
-    let host = host.map(HeaderValue::as_bytes);
-    match (authority, host) {
-        // RFC 9113, 8.3.1: if a request has both, they must be equal.
-        (Some(authority), Some(host)) if !authority.eq_ignore_ascii_case(host) => {
-            return Err(Rejection::HostMismatch);
-        }
-        (Some(named), _) | (None, Some(named)) => write_line(out, "host", named),
-        (None, None) => return Err(Rejection::MissingHost),
-    }
-    if let Some(protocol) = protocol {
-        // Unlike other pseudo-headers, `:protocol` arrives unchecked.
-        let named = protocol.as_str().as_bytes();
-        // Without the protocol, the request would become an ordinary request.
-        if !is_token(named) || !may_be_asked(named) {
-            return Err(Rejection::UnknownTunnel);
-        }
-        write_line(out, "connection", b"upgrade");
-        write_line(out, "upgrade", named);
-        write_line(out, "sec-websocket-key", websocket_key().as_bytes());
-    }
-    // RFC 9113, 8.2.3: each cookie may have its own field.
-    let mut cookies = parts.headers.get_all(header::COOKIE).iter().peekable();
-    if cookies.peek().is_some() {
-        out.extend_from_slice(b"cookie: ");
-        for (nth, cookie) in cookies.enumerate() {
-            check_value(cookie)?;
-            out.extend_from_slice(if nth > 0 { b"; " } else { b"" });
-            out.extend_from_slice(cookie.as_bytes());
-        }
-        out.extend_from_slice(b"\r\n");
-    }
-    for (name, value) in &parts.headers {
-        if name != header::COOKIE && name != header::HOST {
-            check_value(value)?;
-            write_line(out, name.as_str(), value.as_bytes());
-        }
-    }
-    out.extend_from_slice(b"\r\n");
-    Ok(())
-}
-
-fn check_value(value: &HeaderValue) -> Result<(), Rejection> {
-    if has_space_around(value) { Err(Rejection::SpaceAroundValue) } else { Ok(()) }
-}
-
-/// The key of an HTTP/1.1 WebSocket client (RFC 6455, 4.1): 16 random bytes.
-fn websocket_key() -> String {
-    use base64::Engine as _;
-    base64::prelude::BASE64_STANDARD.encode(fastrand::u128(..).to_be_bytes())
 }

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `connection` | a client connection: wait, read a head, serve it, again |
 //! | `http2` | an HTTP/2 connection of a client: a request for each stream |
-//! | `wire` | the common part of both versions: request bodies in, responses out |
+//! | `http3` | an HTTP/3 connection of a client |
+//! | `stream_head` | the heads of requests on streams of HTTP/2 and HTTP/3 |
+//! | `wire` | the common part of all versions: request bodies in, responses out |
 //! | `exchange` | the life of a request, phase by phase |
 //! | `target` | the target of a request: rejected targets, the path for the lookup |
 //! | `view` | the views of a request for features, and the edits by features |
@@ -44,6 +46,7 @@ pub(crate) mod exchange;
 mod filter;
 mod gather;
 mod http2;
+pub(crate) mod http3;
 mod kong;
 mod login;
 mod mirror;
@@ -57,6 +60,7 @@ mod refuse;
 mod reply;
 mod respond;
 pub(crate) mod steer;
+mod stream_head;
 pub(crate) mod target;
 mod tunnel;
 mod upload;

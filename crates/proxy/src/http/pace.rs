@@ -113,7 +113,7 @@ impl Exchange<'_> {
     /// the client and the endpoint must both use HTTP/2, where a call takes only a stream, not a connection.
     fn is_stream_of_messages(&self, endpoint: &Stream) -> bool {
         let (head, buf) = (&self.scratch.head, self.scratch.input.filled());
-        self.client.is_http2()
+        self.client.has_streams()
             && endpoint.is_shared()
             && head.header(buf, Known::ContentType).is_some_and(is_grpc)
     }

@@ -20,7 +20,7 @@ use crate::feature::ext_auth::filter::Protocol;
 use crate::feature::ext_auth::grpc::{self, Attributes};
 use crate::feature::ext_auth::{External, Filter, Part, Question, Told};
 use crate::query::escape;
-use crate::request::{HeadView, RequestView};
+use crate::request::{HeadView, RequestView, WireVersion};
 use crate::template::{Place, TemplateView, TooLong};
 
 /// The facts about a request that the gateway adds to a question with the whole head.
@@ -246,10 +246,11 @@ fn grpc_question(filter: &Filter, request: &RequestView<'_>, added: &Added<'_>, 
             RequestFraming::Length(length) => Some(length),
             RequestFraming::Chunked => (!body.is_empty()).then_some(body.len() as u64),
         },
-        protocol: match (request.client.is_http2, head.version) {
-            (true, _) => "HTTP/2",
-            (false, Version::Http11) => "HTTP/1.1",
-            (false, Version::Http10) => "HTTP/1.0",
+        protocol: match (request.client.wire, head.version) {
+            (WireVersion::Http3, _) => "HTTP/3",
+            (WireVersion::Http2, _) => "HTTP/2",
+            (WireVersion::Http1, Version::Http11) => "HTTP/1.1",
+            (WireVersion::Http1, Version::Http10) => "HTTP/1.0",
         },
         body,
     };
@@ -482,6 +483,7 @@ mod tests {
     fn whole(lines: &[&str], is_trusted: bool) -> String {
         let listener = SocketAddr::new(CLIENT, 80);
         let origin = Origin {
+            alt_svc: None,
             peer: CLIENT,
             listener,
             local: listener,

@@ -15,7 +15,6 @@ use super::pages::Page;
 use super::problem;
 use super::reply::{self, Content, Grpc, Reply};
 use super::validate::Problem;
-use super::wire::Wire;
 use crate::failure::{ClientFault, Denial, Failure, Fault};
 use crate::feature::compression::is_grpc;
 use crate::feature::ext_auth::Answer;
@@ -189,6 +188,9 @@ impl Exchange<'_> {
         }
         let own = self.own_body(&refusal, status);
         self.record.status = status;
+        if let Some(alt_svc) = &self.client.origin.alt_svc {
+            write_line(&mut self.scratch.response_lines, b"Alt-Svc", alt_svc);
+        }
         if self.snapshot.settings.kong_compatibility {
             self.add_kong_headers();
         } else if self.record.reason.is_some() {
@@ -206,7 +208,7 @@ impl Exchange<'_> {
             && self.client.may_continue(self.worker, &self.snapshot.settings);
         let (response, date) = (&mut self.scratch.response, self.worker.date());
         let interim = response.len();
-        if let Wire::Http2(stream) = &mut self.client.wire {
+        if self.client.has_streams() {
             let is_late = self.head_deadline.is_some_and(|head_deadline| Instant::now() >= head_deadline);
             let media_type = head.header(self.scratch.input.filled(), Known::ContentType);
             let has_backend = !matches!(refusal, Refusal::Fault(Fault::Upstream(Failure::InvalidBackend)));
@@ -219,7 +221,8 @@ impl Exchange<'_> {
             let grpc = grpc.filter(|_| content.is_none());
             let has_body = (status >= 400 || content.is_some() || is_call) && head.method != Method::Head;
             let lines = &self.scratch.response_lines;
-            let sent = Reply { status, has_body, content, location, grpc, lines }.send(stream, &date);
+            let sent =
+                Reply { status, has_body, content, location, grpc, lines }.send(&mut self.client.wire, &date);
             self.record.complete = sent.is_ok();
             self.record.bytes = sent.unwrap_or(0) as u64;
             return Persist::Close;

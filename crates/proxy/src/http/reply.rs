@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use super::encode::{append_lines, write_line};
-use super::wire::Http2Stream;
+use super::wire::Wire;
 use crate::date::HttpDate;
 
 /// The default content type of a body.
@@ -64,7 +64,7 @@ pub(super) fn write(
     }
 }
 
-/// A response on an HTTP/2 stream.
+/// A response on a stream of HTTP/2 or HTTP/3.
 pub(super) struct Reply<'r> {
     pub(super) status: u16,
     pub(super) has_body: bool,
@@ -89,7 +89,7 @@ pub(super) struct Grpc {
 
 impl Reply<'_> {
     /// Sends the whole response. Returns the size of its body.
-    pub(super) fn send(&self, stream: &mut Http2Stream, date: &HttpDate) -> io::Result<usize> {
+    pub(super) fn send(&self, stream: &mut Wire, date: &HttpDate) -> io::Result<usize> {
         let Self { status, has_body, content, location, grpc, lines } = *self;
         if let Some(call) = grpc.filter(|_| has_body) {
             let mut failure = grpc_failure(status, call, date);

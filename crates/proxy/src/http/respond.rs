@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::download::{Body, Coding, Download};
-use super::encode::{ResponsePlan, http2_response, needs_chunks, write_response};
+use super::encode::{ResponsePlan, needs_chunks, stream_response, write_response};
 use super::exchange::{Exchange, Persist};
 use super::protocols::are_among;
 use super::wire::Wire;
@@ -76,7 +76,7 @@ impl Exchange<'_> {
         let hsts = self.snapshot.settings.tls.hsts.filter(|_| is_tls && !has_own);
         let status = reply_head.status;
         let coding = match chunked {
-            _ if self.client.is_http2() => Coding::Stream,
+            _ if self.client.has_streams() => Coding::Stream,
             true => Coding::Chunked,
             false => Coding::Plain,
         };
@@ -90,6 +90,7 @@ impl Exchange<'_> {
             version,
             close: !keep_alive && !upgraded,
             hsts,
+            alt_svc: self.client.origin.alt_svc.as_deref(),
             chunked,
             lines: &compressed.lines,
             policy_lines: response_lines,
@@ -102,9 +103,9 @@ impl Exchange<'_> {
                 self.record.head_bytes = (response.len() - interim) as u64;
                 Ok(())
             }
-            Wire::Http2(stream) => {
-                let head = http2_response(reply.filled(), reply_head, &date, &plan);
-                stream.respond(head, !upgraded && download.is_complete())
+            wire @ (Wire::Http2(_) | Wire::Http3(_)) => {
+                let head = stream_response(reply.filled(), reply_head, &date, &plan);
+                wire.respond(head, !upgraded && download.is_complete())
             }
         };
         reply.consume(reply_head.len);
@@ -188,7 +189,7 @@ impl Exchange<'_> {
                     self.client.wire.break_off();
                 }
             }
-            if self.client.is_http2() {
+            if self.client.has_streams() {
                 self.client.wire.break_off();
             }
             self.count(fault);
@@ -239,7 +240,7 @@ impl Exchange<'_> {
         let head_len = self.scratch.head.len;
         let rest = match self.client.wire {
             Wire::Http1(_) => &self.scratch.response[self.interim_written..],
-            Wire::Http2(_) => &[],
+            Wire::Http2(_) | Wire::Http3(_) => &[],
         };
         let write = self.client.wire.write_all(rest);
         match timeout(self.snapshot.settings.timeouts.client_write, write).await {

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use http::{Response, StatusCode};
 use sluicegate_http1::{ChunkedDecoder, LAST_CHUNK, RequestFraming, RequestHead, write_chunk_header};
 use sluicegate_model::settings::Limits;
 use tokio::io::AsyncWrite;
@@ -85,12 +86,12 @@ pub(super) struct Sides<'s> {
 }
 
 impl Upload {
-    pub(super) fn new(head: &RequestHead, is_http2: bool, limits: &Limits) -> Self {
+    pub(super) fn new(head: &RequestHead, has_streams: bool, limits: &Limits) -> Self {
         let (limit, replay) = (limits.request_body, limits.replay);
         let body = match head.framing {
             RequestFraming::None | RequestFraming::Length(0) => Body::None,
             RequestFraming::Length(length) => Body::Length(length),
-            RequestFraming::Chunked if is_http2 => Body::Stream,
+            RequestFraming::Chunked if has_streams => Body::Stream,
             RequestFraming::Chunked => Body::Chunked(ChunkedDecoder::default()),
         };
         Self {
@@ -259,8 +260,8 @@ impl Upload {
         if self.passed == 0 && !self.complete {
             // The received part of the body leaves in one write with the head. If it is rejected, nothing leaves.
             self.take_body(sides).map_err(UploadError::Client)?;
-            // The body of an HTTP/2 request is buffered in the connection.
-            let may_be_there = matches!(sides.client, Wire::Http2(_)) && self.promised.is_none();
+            // The body of a request on a stream is buffered in the connection.
+            let may_be_there = !matches!(sides.client, Wire::Http1(_)) && self.promised.is_none();
             if may_be_there && !self.complete && self.read(cx, sides)?.is_ready() {
                 self.take_body(sides).map_err(UploadError::Client)?;
             }
@@ -381,8 +382,10 @@ impl Upload {
         input: &mut Buffer,
         head_len: usize,
     ) -> Poll<Result<usize, ClientFault>> {
-        if let (Some(0), Wire::Http2(stream)) = (self.promised, &mut *client) {
-            stream.send_interim(100);
+        if self.promised == Some(0) && !matches!(client, Wire::Http1(_)) {
+            let mut response = Response::new(());
+            *response.status_mut() = StatusCode::CONTINUE;
+            client.send_interim_response(response);
             self.promised = None;
         }
         while let Some(rest) =

@@ -1,4 +1,4 @@
-//! The connection with a client: HTTP/1, or a stream of HTTP/2.
+//! The connection with a client: HTTP/1, or a stream of HTTP/2 or HTTP/3.
 
 use std::io;
 use std::pin::Pin;
@@ -13,8 +13,10 @@ use sluicegate_model::settings::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::encode::may_forward_header;
+use super::http3::Http3Stream;
 use crate::buffer::Buffer;
 use crate::failure::ClientFault;
+use crate::request::WireVersion;
 use crate::stream::Batch;
 use crate::stream::Stream;
 use crate::stream::header_fields;
@@ -24,11 +26,12 @@ const FRAME: usize = 32;
 
 /// The connection with a client.
 ///
-/// For HTTP/1, this type reads and writes all bytes. For HTTP/2, it reads and writes bodies and tunnels: heads have their
-/// own functions.
+/// For HTTP/1, this type reads and writes all bytes. For HTTP/2 and HTTP/3, it reads and writes bodies and tunnels: heads
+/// have their own functions.
 pub(crate) enum Wire {
     Http1(Stream),
     Http2(Http2Stream),
+    Http3(Box<Http3Stream>),
 }
 
 /// One request and its response on an HTTP/2 connection.
@@ -48,6 +51,42 @@ pub(crate) struct Http2Stream {
 }
 
 impl Wire {
+    /// The version of HTTP.
+    pub(super) fn version(&self) -> WireVersion {
+        match self {
+            Self::Http1(_) => WireVersion::Http1,
+            Self::Http2(_) => WireVersion::Http2,
+            Self::Http3(_) => WireVersion::Http3,
+        }
+    }
+
+    /// Sends the head of the response on a stream. With `ends`, the head is the whole response. HTTP/1 writes heads as bytes.
+    pub(super) fn respond(&mut self, response: Response<()>, ends: bool) -> io::Result<()> {
+        match self {
+            Self::Http1(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Http2(stream) => stream.respond(response, ends),
+            Self::Http3(stream) => stream.respond(&response, ends),
+        }
+    }
+
+    /// Sends the whole body of a response whose head was sent on a stream.
+    pub(super) fn give(&mut self, body: Bytes) -> io::Result<()> {
+        match self {
+            Self::Http1(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Http2(stream) => stream.give(body),
+            Self::Http3(stream) => stream.give(&body),
+        }
+    }
+
+    /// Sends an interim response on a stream (RFC 9110, 15.2). Another part of the code notices that a client is gone.
+    pub(super) fn send_interim_response(&mut self, response: Response<()>) {
+        match self {
+            Self::Http1(_) => {}
+            Self::Http2(stream) => stream.send_interim_response(response),
+            Self::Http3(stream) => stream.send_interim_response(&response),
+        }
+    }
+
     /// Writes as much of `data` as the client accepts. `last` marks the end of the response.
     pub(super) fn poll_send(
         &mut self,
@@ -58,6 +97,7 @@ impl Wire {
         match self {
             Self::Http1(stream) => Pin::new(stream).poll_write(cx, data),
             Self::Http2(stream) => stream.poll_send(cx, data, last),
+            Self::Http3(stream) => stream.poll_send(cx, data, last),
         }
     }
 
@@ -66,6 +106,7 @@ impl Wire {
         match self {
             Self::Http1(_) => Ok(()),
             Self::Http2(stream) => stream.finish(trailers),
+            Self::Http3(stream) => stream.finish(trailers),
         }
     }
 
@@ -87,6 +128,7 @@ impl Wire {
                 Poll::Ready(_) => Err(ClientFault::Closed),
                 Poll::Pending => Ok(()),
             },
+            Self::Http3(stream) => stream.poll_gone(cx),
         }
     }
 
@@ -100,15 +142,11 @@ impl Wire {
                 if trailers.as_ref().is_some_and(|trailers| !stream.is_sound(trailers)) {
                     return Poll::Ready(Err(ClientFault::BadBody));
                 }
-                let mut lines = Vec::new();
-                for (name, value) in trailers.iter().flatten() {
-                    if is_trailer(name.as_str().as_bytes())
-                        && may_forward_header(name.as_str().as_bytes(), false, false)
-                    {
-                        write_line(&mut lines, name.as_str(), value.as_bytes());
-                    }
-                }
-                Poll::Ready(Ok(lines))
+                Poll::Ready(Ok(trailer_lines(trailers.as_ref())))
+            }
+            Self::Http3(stream) => {
+                let trailers = ready!(stream.poll_trailers(cx))?;
+                Poll::Ready(Ok(trailer_lines(trailers.as_ref())))
             }
         }
     }
@@ -118,15 +156,20 @@ impl Wire {
         match self {
             Self::Http1(stream) => stream.has_unsent(),
             Self::Http2(stream) => stream.send.is_some(),
+            Self::Http3(stream) => stream.has_responded(),
         }
     }
 
     /// Whether the client may be unable to send: waiting data of other requests on its connection uses up the
     /// connection's window (RFC 9113, 6.9.1).
     pub(super) fn is_window_exhausted(&self, limits: &Limits) -> bool {
-        let Self::Http2(stream) = self else { return false };
+        let unread = match self {
+            Self::Http1(_) => return false,
+            Self::Http2(stream) => stream.batch.unread(),
+            Self::Http3(stream) => stream.unread(),
+        };
         let window = usize::try_from(limits.http2_stream_window).unwrap_or(usize::MAX);
-        stream.batch.unread().saturating_mul(window) as u64 >= u64::from(limits.http2_connection_window)
+        unread.saturating_mul(window) as u64 >= u64::from(limits.http2_connection_window)
     }
 
     /// Shows the client that the response is incomplete.
@@ -134,6 +177,7 @@ impl Wire {
         match self {
             Self::Http1(stream) => stream.break_off(),
             Self::Http2(stream) => stream.reset(Reason::INTERNAL_ERROR),
+            Self::Http3(stream) => stream.break_off(),
         }
     }
 }
@@ -143,6 +187,7 @@ impl AsyncRead for Wire {
         match self.get_mut() {
             Self::Http1(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Http2(stream) => stream.poll_read(cx, buf),
+            Self::Http3(stream) => stream.poll_read(cx, buf),
         }
     }
 }
@@ -156,6 +201,7 @@ impl AsyncWrite for Wire {
         match self.get_mut() {
             Self::Http1(stream) => Pin::new(stream).poll_flush(cx),
             Self::Http2(_) => Poll::Ready(Ok(())),
+            Self::Http3(stream) => stream.poll_flush(cx),
         }
     }
 
@@ -163,6 +209,7 @@ impl AsyncWrite for Wire {
         match self.get_mut() {
             Self::Http1(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Http2(stream) => Poll::Ready(stream.finish(&[])),
+            Self::Http3(stream) => Poll::Ready(stream.finish(&[])),
         }
     }
 }
@@ -202,15 +249,6 @@ impl Http2Stream {
         let send = self.send.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         // Bytes that the client does not accept at once wait in the connection: the body is small.
         send.send_data(body, true).map_err(io::Error::other)
-    }
-
-    /// Sends an interim response of this status (RFC 9113, 8.1).
-    pub(super) fn send_interim(&mut self, status: u16) {
-        let mut response = Response::new(());
-        if let Ok(status) = http::StatusCode::from_u16(status) {
-            *response.status_mut() = status;
-            self.send_interim_response(response);
-        }
     }
 
     /// Sends an interim response.
@@ -298,6 +336,18 @@ impl Drop for Http2Stream {
     fn drop(&mut self) {
         self.set_dry(true);
     }
+}
+
+/// The trailers that endpoints receive, as header lines.
+fn trailer_lines(trailers: Option<&HeaderMap>) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in trailers.into_iter().flatten() {
+        if is_trailer(name.as_str().as_bytes()) && may_forward_header(name.as_str().as_bytes(), false, false)
+        {
+            write_line(&mut lines, name.as_str(), value.as_bytes());
+        }
+    }
+    lines
 }
 
 /// Whether a value begins or ends with a space or a tab, which makes an HTTP/2 message malformed (RFC 9113, 8.2.1). The

@@ -25,6 +25,7 @@ use super::{CLOSED, ConnectionRecord, RejectedHead, RequestRecord, request_line}
 use crate::counters::WorkerStats;
 use crate::date::local_time;
 use crate::query::mask;
+use crate::request::WireVersion;
 use writer::Target;
 pub(crate) use writer::WriterThread;
 
@@ -226,10 +227,11 @@ impl<'e> Entry<'e> {
             remote: client.ip(),
             method: head.method_name(),
             target: head.target(),
-            version: match head.head.version {
-                _ if client.is_http2 => b"HTTP/2.0",
-                Version::Http10 => b"HTTP/1.0",
-                Version::Http11 => b"HTTP/1.1",
+            version: match (client.wire, head.head.version) {
+                (WireVersion::Http3, _) => b"HTTP/3.0",
+                (WireVersion::Http2, _) => b"HTTP/2.0",
+                (WireVersion::Http1, Version::Http10) => b"HTTP/1.0",
+                (WireVersion::Http1, Version::Http11) => b"HTTP/1.1",
             },
             host: head.authority(),
             referer: head.header(Known::Referer).unwrap_or_default(),

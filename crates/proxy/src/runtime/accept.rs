@@ -15,6 +15,9 @@ use crate::net::TcpStream;
 /// How long accepting pauses when the process has no file descriptor left, or the worker is full.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A tenth of the handshakes in progress up to which a worker accepts HTTP/3 in any case.
+const MANY: u64 = 100;
+
 /// Accepts connections from a listener until the task is aborted.
 pub(super) fn accept(runtime: Rc<Runtime>, listener: Listener) -> io::Result<impl Future<Output = ()>> {
     let (local, protocol) = (listener.place.address, listener.protocol);
@@ -39,6 +42,60 @@ pub(super) fn accept(runtime: Rc<Runtime>, listener: Listener) -> io::Result<imp
             }
         }
     })
+}
+
+/// Accepts connections of HTTP/3 until the task is aborted.
+pub(super) fn accept_quic(
+    runtime: Rc<Runtime>,
+    listener: QuicListener,
+) -> io::Result<impl Future<Output = ()>> {
+    let QuicListener { place, entrance, listener, quic } = listener;
+    let counters = runtime.counters.clone();
+    let mut quic = Quic::start(quic, (runtime.worker.id, counters), place.address)?;
+    Ok(async move {
+        // Without this task, the endpoint takes no new connections.
+        let _closing = Closing(quic.endpoint.clone());
+        while let Some(incoming) = quic.endpoint.accept().await {
+            let worker = &runtime.worker;
+            let (snapshot, stats) = (worker.snapshot(), &worker.stats().http3);
+            let names = snapshot.table.tls(entrance).cloned().unwrap_or_default();
+            let settings = &snapshot.settings;
+            let config = match settings.tls.http3 {
+                Some(http3) if !worker.has_closed_listeners() && !runtime.is_full() => {
+                    let (handshaking, most) = (stats.handshaking.get(), u64::from(http3.handshakes));
+                    if handshaking >= most.max(MANY).saturating_mul(10) {
+                        None
+                    } else if handshaking >= most && !incoming.remote_address_validated() {
+                        stats.retries.add(1);
+                        // A client without a proof of its address may always be asked for one.
+                        let _ = incoming.retry();
+                        continue;
+                    } else {
+                        quic.config(&names, settings, http3)
+                            .inspect_err(|error| tracing::error!(%error, "cannot serve HTTP/3"))
+                            .ok()
+                    }
+                }
+                _ => None,
+            };
+            let Some(config) = config else {
+                stats.refused.add(1);
+                incoming.refuse();
+                continue;
+            };
+            worker.stats().accepted.add(1);
+            runtime.open_quic(incoming, config, (entrance, listener));
+        }
+    })
+}
+
+/// Ends the acceptance of connections of an endpoint.
+struct Closing(Endpoint);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.set_server_config(None);
+    }
 }
 
 impl Runtime {

@@ -36,6 +36,8 @@ pub(crate) struct Pending {
     pub(crate) upstreams: BTreeMap<usize, Option<Placed>>,
     /// The new sockets of the worker.
     pub(crate) opened: Vec<Listener>,
+    /// The new sockets of the worker for HTTP/3.
+    pub(crate) opened_quic: Vec<QuicListener>,
     /// The sockets to close.
     pub(crate) closed: Vec<Place>,
     /// Connections that a busier worker accepted.
@@ -61,8 +63,15 @@ pub(crate) struct Accepted {
 
 impl Pending {
     /// A pending open that is no longer wanted is cancelled.
-    pub(crate) fn move_listeners(&mut self, opened: Vec<Listener>, closed: &[Place]) {
+    pub(crate) fn move_listeners(
+        &mut self,
+        opened: Vec<Listener>,
+        opened_quic: Vec<QuicListener>,
+        closed: &[Place],
+    ) {
         self.opened.retain(|listener| !closed.contains(&listener.place));
+        self.opened_quic.retain(|listener| !closed.contains(&listener.place));
+        self.opened_quic.extend(opened_quic);
         self.closed.extend_from_slice(closed);
         self.opened.extend(opened);
     }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quinn::{Incoming, ServerConfig};
 use slab::Slab;
 use tokio::runtime::LocalOptions;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
@@ -18,12 +19,12 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 pub(crate) use mailbox::{Mailbox, Placed};
 
 use crate::counters::Counters;
-use crate::http::connection;
+use crate::http::{connection, http3};
 use crate::layer4;
 use crate::listener::{Listener, Place, Protocol};
 use crate::net::TcpStream;
 use crate::record::Sinks;
-use crate::rule::Table;
+use crate::rule::{Entrance, Table};
 use crate::worker::{LAST_IDLE, Phase, Stop, Worker};
 use mailbox::{Accepted, Pending};
 
@@ -39,6 +40,8 @@ struct Runtime {
     connections: RefCell<Slab<Open>>,
     /// The sockets from which the worker accepts connections and datagrams.
     listening: RefCell<Vec<(Place, JoinHandle<()>)>>,
+    /// The places of HTTP/3. During a shutdown they refuse new connections, and serve the others.
+    listening_quic: RefCell<Vec<(Place, JoinHandle<()>)>>,
 }
 
 /// A client connection of the worker.
@@ -83,20 +86,46 @@ impl Runtime {
             mailboxes,
             connections: RefCell::default(),
             listening: RefCell::default(),
+            listening_quic: RefCell::default(),
         }
     }
 
     /// Serves a client connection in a separate task.
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
-        let phase = Rc::new(Cell::new(Phase::Fresh));
-        let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
-        let guard = OpenGuard { runtime: self.clone(), key };
-        self.worker.stats().open.add(1);
+        let (guard, phase) = self.enter();
+        let key = guard.key;
         let task = spawn_local(async move {
             connection::serve(&guard.runtime.worker, stream, protocol, peer, local, &phase).await;
         });
+        self.note_task(key, task.abort_handle());
+    }
+
+    /// Serves a client connection of HTTP/3 in a separate task.
+    fn open_quic(
+        self: &Rc<Self>,
+        incoming: Incoming,
+        config: Arc<ServerConfig>,
+        listener: (Entrance, SocketAddr),
+    ) {
+        let (guard, phase) = self.enter();
+        let key = guard.key;
+        let task = spawn_local(async move {
+            http3::serve(&guard.runtime.worker, incoming, config, listener, &phase).await;
+        });
+        self.note_task(key, task.abort_handle());
+    }
+
+    /// Adds a client connection to the list.
+    fn enter(self: &Rc<Self>) -> (OpenGuard, Rc<Cell<Phase>>) {
+        let phase = Rc::new(Cell::new(Phase::Fresh));
+        let key = self.connections.borrow_mut().insert(Open { task: None, phase: phase.clone() });
+        self.worker.stats().open.add(1);
+        (OpenGuard { runtime: self.clone(), key }, phase)
+    }
+
+    fn note_task(&self, key: usize, task: AbortHandle) {
         if let Some(open) = self.connections.borrow_mut().get_mut(key) {
-            open.task = Some(task.abort_handle());
+            open.task = Some(task);
         }
     }
 
@@ -109,8 +138,10 @@ impl Runtime {
             let stop = pending.stop;
             let configured = pending.table.is_some();
             let (opened, closed) = (std::mem::take(&mut pending.opened), std::mem::take(&mut pending.closed));
+            let opened_quic = std::mem::take(&mut pending.opened_quic);
             self.apply(pending);
             self.move_listeners(opened, &closed).await;
+            self.listen_quic(opened_quic);
             self.mailbox().acknowledge(change);
             if configured {
                 for listener in waiting.drain(..) {
@@ -154,8 +185,9 @@ impl Runtime {
 
     /// Returns once the closed listeners receive nothing any more.
     async fn move_listeners(self: &Rc<Self>, opened: Vec<Listener>, closed: &[Place]) {
-        let gone: Vec<_> =
+        let mut gone: Vec<_> =
             self.listening.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)).collect();
+        gone.extend(self.listening_quic.borrow_mut().extract_if(.., |(place, _)| closed.contains(place)));
         for (_, task) in gone {
             task.abort();
             // The task was aborted or had failed: its socket is closed.
@@ -167,6 +199,19 @@ impl Runtime {
                 && let Err(error) = self.listen(listener)
             {
                 tracing::error!(%address, %error, "a worker cannot accept connections at this address");
+            }
+        }
+    }
+
+    /// Accepts connections of HTTP/3 from now on.
+    fn listen_quic(self: &Rc<Self>, opened: Vec<QuicListener>) {
+        for listener in opened {
+            let place = listener.place;
+            match accept::accept_quic(self.clone(), listener) {
+                Ok(task) => self.listening_quic.borrow_mut().push((place, spawn_local(task))),
+                Err(error) => {
+                    tracing::error!(address = %place.address, %error, "a worker cannot accept HTTP/3 at this address");
+                }
             }
         }
     }

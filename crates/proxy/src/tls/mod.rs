@@ -6,6 +6,7 @@
 //! | [`table`] | the host names, each with its certificates |
 //! | [`mod@own`] | the default certificate, if the configuration has none |
 //! | [`mod@acme`] | the proofs for an ACME server that the gateway serves a host |
+//! | [`mod@quic`] | TLS inside QUIC, for HTTP/3 |
 //! | [`client_auth`] | client certificates |
 //! | [`ticket`] | session tickets |
 //! | [`upstream`] | TLS with endpoints, and with servers that policies call |
@@ -15,6 +16,7 @@ mod accept;
 mod acme;
 mod client_auth;
 mod own;
+mod quic;
 mod table;
 mod ticket;
 mod upstream;
@@ -32,6 +34,7 @@ use sluicegate_model::value::CipherSuites;
 pub(crate) use accept::{Accepted, Hello, Rejected, accept, read_client_hello, refuse};
 pub(crate) use acme::{AcmeHosts, CHALLENGE_PATH};
 pub(crate) use client_auth::{Identity, identity, is_accepted};
+pub(crate) use quic::{QuicHandshake, QuicNames};
 pub(crate) use table::{Compiler, Session, TlsTable, TlsTables};
 pub(crate) use upstream::{Connector, handshake, unverified, verifying};
 

@@ -15,6 +15,7 @@ use sluicegate_model::{Certificate, ClientAuth, ClientAuthMode, EntryPoint, Host
 use super::acme::AcmeHosts;
 use super::client_auth;
 use super::own::own_certificate;
+use super::quic::HostConfig;
 use super::ticket::{self, Tickets};
 use super::{certified_key, provider, provider_with};
 use crate::failure::TlsFault;
@@ -97,6 +98,8 @@ pub(super) enum Found<'t> {
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(super) config: Arc<ServerConfig>,
+    /// The configuration for HTTP/3, if the gateway serves HTTP/3 for the host.
+    pub(super) quic: Option<HostConfig>,
     /// `None` for the default.
     pattern: Option<HostPattern>,
     certificates: Vec<Arc<Certificate>>,
@@ -297,8 +300,17 @@ impl Compiler {
                 .inspect_err(
                     |error| tracing::error!(%error, "cannot serve a host over TLS; its clients are rejected"),
                 );
+                let config = config.ok()?;
+                let http3 = settings.tls.http3.filter(|_| !relays);
+                let quic = http3.and_then(|http3| {
+                    // A client without a certificate so far could send requests.
+                    HostConfig::new(&config, http3.early_data && auth.is_none())
+                        .inspect_err(|error| tracing::error!(%error, "cannot serve a host over HTTP/3"))
+                        .ok()
+                });
                 Some(Arc::new(Host {
-                    config: Arc::new(config.ok()?),
+                    config: Arc::new(config),
+                    quic,
                     pattern,
                     certificates,
                     client_auth: auth.clone(),
@@ -405,7 +417,7 @@ fn purpose(auth: Option<&ClientAuth>) -> Vec<u8> {
 
 /// Chooses the first certificate whose key the client can verify.
 #[derive(Debug)]
-struct ByKey(Vec<Arc<CertifiedKey>>);
+pub(super) struct ByKey(pub(super) Vec<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for ByKey {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {

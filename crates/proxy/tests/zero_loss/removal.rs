@@ -8,6 +8,7 @@ use sluicegate_proxy::failure::Failure;
 use sluicegate_testkit::backend::{Backend, Behaviour, Request};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::stream::Transport;
 
 use super::{GET, POST, TestResult, failures, fill_pools, unused};
 
@@ -84,6 +85,10 @@ async fn echoes(client: &mut Client) -> TestResult {
 
 #[tokio::test]
 async fn tunnel_survives_removal_of_its_endpoint_and_route() -> TestResult {
+    if Transport::of_environment() == Transport::Http3 {
+        // The client of these tests has no tunnels over HTTP/3: see tests/http3.
+        return Ok(());
+    }
     let (removed, kept) =
         (Backend::start(Behaviour::upgrade()).await?, Backend::start(Behaviour::ok()).await?);
     let gateway = Gateway::of([&removed]).await?;
@@ -107,6 +112,10 @@ async fn hasty(backend: &Backend) -> anyhow::Result<Gateway> {
 
 #[tokio::test]
 async fn tunnels_and_responses_of_a_removed_endpoint_end_at_the_drain_timeout() -> TestResult {
+    if Transport::of_environment() == Transport::Http3 {
+        // The client of these tests has no tunnels over HTTP/3: see tests/http3.
+        return Ok(());
+    }
     let endless = Behaviour::chunked(vec!["x"; 3_000], Duration::from_millis(10), &[]);
     for behaviour in [Behaviour::upgrade(), endless] {
         let backend = Backend::start(behaviour).await?;

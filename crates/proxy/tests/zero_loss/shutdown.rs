@@ -54,8 +54,8 @@ async fn shutdown_completes_requests_in_flight() -> TestResult {
 
 #[tokio::test]
 async fn responses_during_the_shutdown_grace_period_have_connection_close() -> TestResult {
-    if Transport::of_environment() == Transport::Http2 {
-        // HTTP/2 announces the end by GOAWAY: see tests/http2.
+    if Transport::of_environment().has_streams() {
+        // HTTP/2 and HTTP/3 announce the end by GOAWAY: see tests/http2 and tests/http3.
         return Ok(());
     }
     let backend = Backend::start(Behaviour::ok()).await?;
@@ -82,8 +82,8 @@ async fn responses_during_the_shutdown_grace_period_have_connection_close() -> T
 
 #[tokio::test]
 async fn request_on_an_idle_connection_during_shutdown_is_served() -> TestResult {
-    if Transport::of_environment() == Transport::Http2 {
-        // An idle client receives GOAWAY at once: see tests/http2.
+    if Transport::of_environment().has_streams() {
+        // An idle client receives GOAWAY at once: see tests/http2 and tests/http3.
         return Ok(());
     }
     let backend = Backend::start(Behaviour::ok()).await?;

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{LIMIT, Site, ingress, sluicegate};
+use crate::support::{LIMIT, Site, free_address, ingress, sluicegate};
 use sluicegate_netns::Process;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client};
+use sluicegate_testkit::http3::Http3Load;
 use sluicegate_testkit::load::Load;
 
 type TestResult = anyhow::Result<()>;
@@ -38,6 +39,29 @@ async fn takeover_under_load_causes_no_failed_request() -> TestResult {
     let report = load.stop().await?;
     assert_eq!(report.failures(), 0, "{report}");
     assert_eq!(site.status("/").await?, 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn takeover_under_http3_load_causes_no_failed_request() -> TestResult {
+    let backends = Backend::group(3, Behaviour::ok()).await?;
+    let site = Site::of(&backends)?;
+    let https = free_address()?;
+    let address = https.to_string();
+    let options = [&QUICK[..], &["--listen-https", &address, "--http3"]].concat();
+    let mut gateway = site.serve(&options).await?;
+    let load = Http3Load::start(https, 10).await?;
+    for round in 1..=3 {
+        load.wait_for_ok(round * 300, LIMIT).await?;
+        let mut next = site.start(&options)?;
+        let status = gateway.wait(LIMIT).await?;
+        assert!(status.success(), "{}", gateway.output());
+        assert!(next.is_running(), "{}", next.output());
+        gateway = next;
+    }
+    load.wait_for_ok(1200, LIMIT).await?;
+    let connections = load.stop().await?;
+    assert!(connections >= 40, "each takeover ends all connections: {connections}");
     Ok(())
 }
 

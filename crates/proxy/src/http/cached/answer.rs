@@ -76,7 +76,7 @@ impl Exchange<'_> {
         self.record.bytes += download.bytes_out();
         self.record.complete = result.is_ok();
         if let Err(fault) = result {
-            if self.client.is_http2() {
+            if self.client.has_streams() {
                 self.client.wire.break_off();
             }
             self.count(fault);

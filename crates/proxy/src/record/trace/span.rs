@@ -13,6 +13,7 @@ use sluicegate_model::{ObjectId, UpstreamKey};
 use super::super::RequestRecord;
 use super::context::Trace;
 use crate::protobuf::{bytes, fixed32, fixed64, integer, integer_attribute, parts, text_attribute, utf8};
+use crate::request::WireVersion;
 use crate::template::Place;
 
 /// The length limits of the path and of other attributes, in bytes: people read spans, and the size of a span must be
@@ -80,10 +81,11 @@ impl<'s> Span<'s> {
                 rendered
             }),
             pattern: record.route.as_ref().and_then(|route| route.pattern),
-            version: match head.head.version {
-                _ if client.is_http2 => "2",
-                Version::Http10 => "1.0",
-                Version::Http11 => "1.1",
+            version: match (client.wire, head.head.version) {
+                (WireVersion::Http3, _) => "3",
+                (WireVersion::Http2, _) => "2",
+                (WireVersion::Http1, Version::Http10) => "1.0",
+                (WireVersion::Http1, Version::Http11) => "1.1",
             },
             user_agent: head.header(Known::UserAgent),
             client: client.ip(),
