@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions lab check-lab floods soak check-soak clean truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions lab check-lab floods soak check-soak clean simulate simulate-faults truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme check-http3 docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -10,8 +10,10 @@ BENCH ?=
 LAB ?= dynamic
 FLOODS ?=
 INSTRUCTIONS ?=
-HOURS ?= 0.05
+SCHEDULES ?=
 SEED ?=
+FAULTS ?=
+HOURS ?= 0.05
 REPORT ?=
 SOAK ?=
 SLUICEGATE ?=

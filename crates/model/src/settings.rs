@@ -159,7 +159,7 @@ pub struct Timeouts {
     #[cbor(n(14), with = "Time")]
     pub drain: Duration,
     /// The age of a client connection after which the gateway lets the client make a new connection: HTTP/1 by `Connection: close`
-    /// in the next response, HTTP/2 by GOAWAY. Each connection has an age of its own, up to a tenth shorter or longer, so that
+    /// in the next response, HTTP/2 and HTTP/3 by GOAWAY. Each connection has an age of its own, up to a tenth shorter or longer, so that
     /// connections of one moment do not end in one moment. Tunnels stay. Default: no limit (Envoy `max_connection_duration`).
     #[serde(serialize_with = "optional_seconds", skip_serializing_if = "Option::is_none")]
     #[cbor(n(15), with = "Maybe::<Time>")]

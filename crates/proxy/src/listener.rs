@@ -278,7 +278,8 @@ impl Sockets {
             let bound = bound.map(|(bound, listeners)| {
                 let switch = self.process.switch(address, self.workers);
                 for (all, listeners) in moves.opened_quic.iter_mut().zip(listeners) {
-                    let sockets = listeners.into_iter().map(|listener| listener.socket.into()).collect();
+                    let sockets =
+                        listeners.into_iter().filter_map(|listener| listener.socket.detach().ok()).collect();
                     let quic = quic::Place { sockets, switch: switch.clone() };
                     all.push(QuicListener { place, entrance, listener, quic });
                 }

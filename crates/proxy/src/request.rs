@@ -22,9 +22,18 @@ pub(crate) struct ClientView {
     pub(crate) is_tls: bool,
     /// Whether the peer's forwarding headers are trusted.
     pub(crate) is_trusted: bool,
-    pub(crate) is_http2: bool,
+    pub(crate) wire: WireVersion,
     /// Whether the client has a certificate that the policy for client certificates of its host or listener accepts.
     pub(crate) has_certificate: bool,
+}
+
+/// The version of HTTP of a client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireVersion {
+    /// The head of the request says whether its version is 1.0 or 1.1.
+    Http1,
+    Http2,
+    Http3,
 }
 
 /// A request, as features see it.

@@ -512,7 +512,7 @@ mod tests {
             address: Ok(CLIENT),
             is_tls: true,
             is_trusted: false,
-            is_http2: false,
+            wire: WireVersion::Http1,
             has_certificate: false,
         };
         let head = HeadView { head: &head, buf };

@@ -95,7 +95,7 @@ pub(crate) struct SettingsArgs {
     #[arg(long, value_name = "TIME", value_parser = limit, help_heading = "Clients")]
     client_idle_timeout: Option<Duration>,
     /// The age of a client connection after which the gateway ends it. HTTP/1: the next response has `Connection: close`.
-    /// HTTP/2: the gateway sends GOAWAY. Requests in flight are served, without a limit. The clients connect again, perhaps to
+    /// HTTP/2 and HTTP/3: the gateway sends GOAWAY. Requests in flight are served, without a limit. The clients connect again, perhaps to
     /// another pod. The gateway varies the age of each connection by up to 10 %. TCP connections, WebSockets and other upgrades
     /// are not ended. 0s: no limit. [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Clients")]

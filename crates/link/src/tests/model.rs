@@ -660,44 +660,54 @@ fn settings() -> impl Strategy<Value = Settings> {
         compression(),
         (option::of(tracing()), option::of(text()), access_log()),
     );
-    (timeouts(), limits(), resilience(), rest).prop_map(|(timeouts, limits, resilience, rest)| {
-        let (
-            trusted_proxies,
-            proxy_protocol_peers,
-            allowed,
-            tls,
-            compression,
-            (tracing, controller, access_log),
-        ) = rest;
-        let (underscores_in_headers, allow_encoded_dot_segments, allow_non_ascii_targets, kong_compatibility) =
-            allowed;
-        Settings {
-            timeouts,
-            limits,
-            resilience,
-            trusted_proxies,
-            proxy_protocol_peers,
-            underscores_in_headers,
-            allow_encoded_dot_segments,
-            allow_non_ascii_targets,
-            tls,
-            compression,
-            tracing,
-            access_log,
-            nginx_controller: controller.map(Into::into),
-            kong_compatibility,
-        }
-    })
+    (timeouts().boxed(), limits().boxed(), resilience().boxed(), rest.boxed()).prop_map(
+        |(timeouts, limits, resilience, rest)| {
+            let (
+                trusted_proxies,
+                proxy_protocol_peers,
+                allowed,
+                tls,
+                compression,
+                (tracing, controller, access_log),
+            ) = rest;
+            let (
+                underscores_in_headers,
+                allow_encoded_dot_segments,
+                allow_non_ascii_targets,
+                kong_compatibility,
+            ) = allowed;
+            Settings {
+                timeouts,
+                limits,
+                resilience,
+                trusted_proxies,
+                proxy_protocol_peers,
+                underscores_in_headers,
+                allow_encoded_dot_segments,
+                allow_non_ascii_targets,
+                tls,
+                compression,
+                tracing,
+                access_log,
+                nginx_controller: controller.map(Into::into),
+                kong_compatibility,
+            }
+        },
+    )
 }
 
 pub(super) fn config() -> impl Strategy<Value = Config> {
-    let upstreams = vec((key(), upstream()), 0..4).prop_map(BTreeMap::from_iter);
-    let (listeners, consumers) = (vec(listener(), 0..3), vec(consumer(), 0..4));
-    (settings(), vec(virtual_host(), 0..4), option::of(route()), listeners, tls(), consumers, upstreams)
-        .prop_map(|(settings, hosts, default_rule, listeners, tls, consumers, upstreams)| {
+    let upstreams = vec((key(), upstream().boxed()), 0..4).prop_map(BTreeMap::from_iter);
+    let (listeners, consumers) = (vec(listener().boxed(), 0..3), vec(consumer().boxed(), 0..4));
+    // Boxed, so that the strategy fits into the stack of a test.
+    let (hosts, default_rule) = (vec(virtual_host().boxed(), 0..4), option::of(route().boxed()));
+    let (settings, tls) = (settings().boxed(), tls().boxed());
+    (settings, hosts, default_rule, listeners.boxed(), tls, consumers.boxed(), upstreams.boxed()).prop_map(
+        |(settings, hosts, default_rule, listeners, tls, consumers, upstreams)| {
             let own_scopes = Vec::new();
             normal(Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams, own_scopes })
-        })
+        },
+    )
 }
 
 /// The configuration without duplicates. Unordered lists are sorted.

@@ -150,7 +150,7 @@ impl<'t> Trial<'t> {
             address: self.address(),
             is_tls: self.described.is_https,
             is_trusted: self.trusted,
-            is_http2: false,
+            wire: WireVersion::Http1,
             has_certificate: self.origin.has_certificate,
         };
         RequestView { head: self.head(), client, path: &self.path }

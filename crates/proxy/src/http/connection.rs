@@ -2,14 +2,13 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::net::TcpStream;
 use rustls::ProtocolVersion;
 use rustls_pki_types::CertificateDer;
 use sluicegate_http1::{HeadLimits, HeadScan, Rejection};
@@ -17,7 +16,7 @@ use sluicegate_model::Settings;
 use sluicegate_model::tls::Http3;
 use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::exchange::{self, Persist};
 use super::http2;
@@ -30,6 +29,7 @@ use crate::failure::{ClientFault, TlsFault};
 use crate::layer4;
 use crate::listener::Arrival;
 use crate::listener::Protocol;
+use crate::net::TcpStream;
 use crate::proxy_header;
 use crate::record::{RejectedHead, request_line};
 use crate::request::{HeadView, is_https};
@@ -129,8 +129,10 @@ pub(crate) async fn serve(
         Protocol::Tcp | Protocol::Udp => return Box::pin(layer4::serve(worker, arrival, phase)).await,
     };
     let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
-    let ends = worker.settings().timeouts.connection_age.map(end);
-    let origin = Rc::new(Origin { ends, ..Origin::new(&stream, session, addresses, entrance) });
+    let settings = worker.settings();
+    let (ends, http3) = (end(&settings), settings.tls.http3);
+    let origin = Rc::new(Origin { ends, ..Origin::of_stream(&stream, session, addresses, entrance, http3) });
+    drop(settings);
     if is_http2 {
         return Box::pin(http2::serve(worker, stream, &[], origin, phase)).await;
     }
@@ -288,10 +290,19 @@ impl Origin {
     }
 }
 
-/// The end of a connection that begins now, for this age: up to a tenth earlier or later.
-fn end(age: Duration) -> Instant {
+/// The end of a connection that begins now: a tenth earlier or later than the limit of its age, or between.
+pub(super) fn end(settings: &Settings) -> Option<Instant> {
+    let age = settings.timeouts.connection_age?;
     let spread = (age / 5).mul_f64(fastrand::f64());
-    after(Instant::now(), (age - age / 10).saturating_add(spread))
+    Some(after(Instant::now(), (age - age / 10).saturating_add(spread)))
+}
+
+/// Waits for the end of a connection; for ever, if its age has no limit.
+pub(super) async fn aged(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => pending().await,
+    }
 }
 
 fn scheme(is_tls: bool) -> &'static str {
@@ -324,9 +335,9 @@ impl Client {
             && !is_old()
     }
 
-    /// Whether the client speaks HTTP/2.
-    pub(crate) fn is_http2(&self) -> bool {
-        matches!(self.wire, Wire::Http2(_))
+    /// Whether each request of the client has a stream: the client speaks HTTP/2 or HTTP/3.
+    pub(crate) fn has_streams(&self) -> bool {
+        !matches!(self.wire, Wire::Http1(_))
     }
 
     /// Waits for bytes, or the end of the stream. False after a timeout.

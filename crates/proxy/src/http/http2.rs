@@ -3,7 +3,7 @@
 //! `stream_head` reads the heads of requests. Bodies stay unchanged.
 
 use std::cell::Cell;
-use std::future::{Future as _, pending, poll_fn};
+use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -16,9 +16,9 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use sluicegate_model::Settings;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
-use super::connection::{Client, Origin};
+use super::connection::{Client, Origin, aged};
 use super::exchange;
 use super::stream_head;
 use super::wire::{Http2Stream, Wire};
@@ -59,13 +59,7 @@ pub(super) async fn serve(
     let mut stopping = pin!(worker.stopping());
     let mut served = 0_u64;
     let mut leaving = false;
-    let ends = origin.ends;
-    let mut aged = pin!(async move {
-        match ends {
-            Some(ends) => sleep_until(ends).await,
-            None => pending().await,
-        }
-    });
+    let mut aged = pin!(aged(origin.ends));
     let mut is_old = false;
     loop {
         let settings = worker.settings();

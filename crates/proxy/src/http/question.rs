@@ -474,7 +474,7 @@ mod tests {
             address: Ok(CLIENT),
             is_tls: false,
             is_trusted,
-            is_http2: false,
+            wire: WireVersion::Http1,
             has_certificate: false,
         };
         ask(&RequestView { head: HeadView { head: &head, buf: text.as_bytes() }, client, path: b"/normal" })

@@ -188,9 +188,6 @@ impl Exchange<'_> {
         }
         let own = self.own_body(&refusal, status);
         self.record.status = status;
-        if let Some(alt_svc) = &self.client.origin.alt_svc {
-            write_line(&mut self.scratch.response_lines, b"Alt-Svc", alt_svc);
-        }
         if self.snapshot.settings.kong_compatibility {
             self.add_kong_headers();
         } else if self.record.reason.is_some() {

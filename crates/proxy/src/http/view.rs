@@ -28,7 +28,7 @@ impl Exchange<'_> {
             address: self.known_address(),
             is_tls: origin.session.is_some(),
             is_trusted: self.trusted,
-            is_http2: self.client.is_http2(),
+            wire: self.client.wire.version(),
             has_certificate: self.has_certificate(),
         }
     }

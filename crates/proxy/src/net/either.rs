@@ -49,6 +49,13 @@ impl ListeningSocket {
         }
     }
 
+    pub(crate) fn detach(self) -> io::Result<std::net::UdpSocket> {
+        match self {
+            Self::Kernel(socket) => socket.detach(),
+            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     pub(crate) fn receive(self) -> io::Result<UdpSocket> {
         match self {
             Self::Kernel(socket) => socket.receive(),

@@ -45,6 +45,11 @@ mod kernel {
             TcpListener::from_std(self.0.into())
         }
 
+        /// The socket for QUIC, which another thread may use.
+        pub(crate) fn detach(self) -> io::Result<std::net::UdpSocket> {
+            Ok(self.0.into())
+        }
+
         /// The socket for datagrams in the runtime of this thread.
         pub(crate) fn receive(self) -> io::Result<UdpSocket> {
             UdpSocket::from_std(self.0.into())

@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use quinn::Endpoint;
 use tokio::time::sleep;
 
 use super::{Accepted, Runtime};
-use crate::listener::{Listener, Protocol};
+use crate::listener::{Listener, Protocol, QuicListener};
 use crate::net::TcpStream;
+use crate::quic::Quic;
 
 /// How long accepting pauses when the process has no file descriptor left, or the worker is full.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use crate::listener::{Listener, Place, Protocol};
+use crate::listener::{Listener, Place, Protocol, QuicListener};
 use crate::net::DetachedTcpStream;
 use crate::rule::Table;
 use crate::upstream::{EndpointSet, SharedUpstream};

@@ -21,7 +21,7 @@ pub(crate) use mailbox::{Mailbox, Placed};
 use crate::counters::Counters;
 use crate::http::{connection, http3};
 use crate::layer4;
-use crate::listener::{Listener, Place, Protocol};
+use crate::listener::{Listener, Place, Protocol, QuicListener};
 use crate::net::TcpStream;
 use crate::record::Sinks;
 use crate::rule::{Entrance, Table};

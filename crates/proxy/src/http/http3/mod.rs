@@ -10,7 +10,7 @@
 mod side;
 mod stream;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{Client, Origin};
+use super::connection::{Client, Origin, aged, end};
 use super::exchange;
 use super::stream_head;
 use super::wire::Wire;
@@ -96,9 +96,6 @@ pub(crate) async fn serve(
     (entrance, listener): (Entrance, SocketAddr),
     phase: &Cell<Phase>,
 ) {
-    // The address that the handshake proves. A client may continue from another address (RFC 9000, 9), but a forged source
-    // must not have the rights of the address: quinn follows a datagram before the client has proved its new address.
-    let peer = incoming.remote_address();
     let arrived = Handshake::new(worker);
     let Some((connection, session, is_confirmed)) = Box::pin(arrived.perform(incoming, config)).await else {
         return;
@@ -107,11 +104,8 @@ pub(crate) async fn serve(
     worker.stats().http3.connections.add(1);
     let certificates = connection.peer_identity();
     let certificates = certificates.and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let certificates = certificates.as_ref().map(|certificates| certificates.as_slice());
-    let local = connection.local_ip().map(|ip| SocketAddr::new(ip, listener.port()));
-    let addresses = (Addresses { source: peer, destination: listener }, local.unwrap_or(listener));
-    let http3 = worker.settings().tls.http3;
-    let origin = Rc::new(Origin::new(addresses, Some(session), certificates, entrance, http3));
+    let certificates = certificates.map(|certificates| *certificates);
+    let origins = Origins { session, certificates, entrance, listener, latest: RefCell::default() };
     let shared = Rc::new(Shared {
         connection,
         worker: worker.clone(),
@@ -121,7 +115,7 @@ pub(crate) async fn serve(
     });
     // However this task ends, the connection closes with a code of HTTP/3.
     let _closing = Closing(shared.clone());
-    Connection::new(shared, origin).run(phase).await;
+    Connection::new(shared, origins).run(phase).await;
 }
 
 /// Closes a connection.
@@ -232,10 +226,40 @@ fn fault_of(error: &ConnectionError) -> TlsFault {
     }
 }
 
+/// The origin of a connection's requests: a client may change its address.
+struct Origins {
+    session: Session,
+    certificates: Option<Vec<CertificateDer<'static>>>,
+    entrance: Entrance,
+    listener: SocketAddr,
+    latest: RefCell<Option<(SocketAddr, Rc<Origin>)>>,
+}
+
+impl Origins {
+    fn origin(&self, shared: &Shared) -> Rc<Origin> {
+        let remote = shared.connection.remote_address();
+        if let Some((at, origin)) = &*self.latest.borrow()
+            && *at == remote
+        {
+            return origin.clone();
+        }
+        let addresses = Addresses { source: remote, destination: self.listener };
+        let local = shared.connection.local_ip().map(|ip| SocketAddr::new(ip, self.listener.port()));
+        let Session { name, host, negotiated } = &self.session;
+        let session = Session { name: name.clone(), host: host.clone(), negotiated: *negotiated };
+        let certificates = self.certificates.as_deref();
+        let http3 = shared.worker.settings().tls.http3;
+        let addresses = (addresses, local.unwrap_or(self.listener));
+        let origin = Rc::new(Origin::new(addresses, Some(session), certificates, self.entrance, http3));
+        *self.latest.borrow_mut() = Some((remote, origin.clone()));
+        origin
+    }
+}
+
 /// A connection with its requests in flight.
 struct Connection {
     shared: Rc<Shared>,
-    origin: Rc<Origin>,
+    origins: Origins,
     /// Each task returns whether the client gave up on the request.
     streams: JoinSet<bool>,
     /// The streams beside the requests.
@@ -259,10 +283,10 @@ enum Leaving {
 }
 
 impl Connection {
-    fn new(shared: Rc<Shared>, origin: Rc<Origin>) -> Self {
+    fn new(shared: Rc<Shared>, origins: Origins) -> Self {
         Self {
             shared,
-            origin,
+            origins,
             streams: JoinSet::new(),
             side_streams: JoinSet::new(),
             accepted: 0,
@@ -278,13 +302,16 @@ impl Connection {
         let mut deadline = Deadline::new(Instant::now());
         deadline.set_after(worker.settings().timeouts.client_idle);
         let mut stopping = pin!(worker.stopping());
+        let mut aged = pin!(aged(end(&worker.settings())));
+        let mut is_old = false;
         let mut leaving = Leaving::No;
         loop {
             let settings = worker.settings();
             let most = settings.limits.requests_per_connection;
             // If HTTP/3 is switched off, a client with an open connection must not stay with it.
             let is_unwanted = worker.is_stopping() || settings.tls.http3.is_none();
-            let is_over = is_unwanted && self.accepted > 0 || most.is_some_and(|most| self.accepted >= most);
+            let is_over =
+                is_old || is_unwanted && self.accepted > 0 || most.is_some_and(|most| self.accepted >= most);
             if is_over && leaving == Leaving::No {
                 leaving = self.announce(&goaway);
             }
@@ -342,6 +369,7 @@ impl Connection {
                     return;
                 },
                 () = &mut stopping, if !worker.is_stopping() => {}
+                () = &mut aged, if !is_old => is_old = true,
             }
         }
     }
@@ -364,7 +392,7 @@ impl Connection {
             return;
         }
         self.accepted += 1;
-        let origin = self.origin.clone();
+        let origin = self.origins.origin(&self.shared);
         let is_early = recv.is_0rtt() && !*self.shared.is_confirmed.borrow();
         let stream = Http3Stream::new(self.shared.clone(), send, recv);
         self.streams.spawn_local(serve_stream(self.shared.clone(), origin, stream, is_early));
