@@ -178,8 +178,10 @@ pub(crate) fn set_host(address: SocketAddr, reach: Reach, latency: Duration) {
         let host = network.hosts.entry(address).or_default();
         (host.reach, host.latency) = (reach, latency);
         if reach == Reach::Open {
-            for arrival in std::mem::take(&mut host.undelivered) {
-                network.send(&arrival.link, arrival.to, latency, arrival.part);
+            // With their old times, so that they come before later parts of the same streams.
+            network.arrivals.extend(std::mem::take(&mut host.undelivered).into_iter().map(Reverse));
+            if let Some(runner) = network.runner.take() {
+                runner.wake();
             }
         }
     });

@@ -201,10 +201,13 @@ impl Process {
                 }
                 () = self.wait_for(|orders| *orders != before) => {
                     let now = self.orders.get();
-                    if now.close_idle != before.close_idle && now.resets {
-                        wire.stream.reset_on_close();
+                    if now.close_idle != before.close_idle && nth > 0 {
+                        if now.resets {
+                            wire.stream.reset_on_close();
+                        }
+                        return Ok(());
                     }
-                    if now.close_idle != before.close_idle && nth > 0 || now.finish {
+                    if now.finish {
                         return Ok(());
                     }
                     continue;
