@@ -9,8 +9,12 @@ HEAD = """<!-- This page is generated from the output of running gateways: SLUIC
 
 `/metrics` of the admin interface has these metrics. The columns name each metric as a query of Prometheus does, its type, and the labels of its samples.
 A metric without samples can have no labels in the table. [Metrics and alerts](../operate/metrics.md) explains the important metrics. With the dialect of
-ingress-nginx, the gateway also has [the metrics of ingress-nginx](../migrate/ingress-nginx.md#metrics). In a cluster, `sluicegate_leader` is 1 for the pod that
-holds the Lease.
+ingress-nginx, the gateway also has [the metrics of ingress-nginx](../migrate/ingress-nginx.md#metrics). In a cluster, the gateway also has these metrics:
+
+- `sluicegate_leader` is 1 for the pod that holds the Lease, otherwise 0.
+- `sluicegate_kubernetes_connected` is 1 while all watches of the Kubernetes API work, otherwise 0.
+- `sluicegate_endpoints_confirmed_timestamp_seconds` is the time until which the Kubernetes API confirmed the endpoints, in seconds since 1970. While the watches work,
+  this time is now.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -15,7 +15,8 @@ import metrics_page  # noqa: E402
 from expressions import PROJECT, RULES, alerts, groupings, of_dashboards, of_rules, parsed, rules, selectors  # noqa: E402
 from operations_site import Site  # noqa: E402
 
-OF_CLUSTERS = {"sluicegate_leader": set(), "sluicegate_admission_reviews_total": {"verdict"}}
+OF_CLUSTERS = {"sluicegate_leader": set(), "sluicegate_kubernetes_connected": set(), "sluicegate_endpoints_confirmed_timestamp_seconds": set(),
+               "sluicegate_admission_reviews_total": {"verdict"}}
 """The metrics that a gateway has only in a cluster, and their labels."""
 
 OF_TARGETS = {"job", "instance", "pod"}
