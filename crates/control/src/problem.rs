@@ -187,7 +187,8 @@ pub(crate) struct Finding {
     pub(crate) field: String,
     /// The error and the remedy.
     pub(crate) message: String,
-    /// What the gateway does instead, if no older version of the object stays in service. Empty: nothing to add.
+    /// How the gateway treats the object without the field, if no older version of the object stays in service. Empty: the message does
+    /// not say it.
     otherwise: Cow<'static, str>,
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Listener {
     pub(crate) protocol: Protocol,
 }
 
-/// What one worker needs to serve HTTP/3 at one address.
+/// The listener of one worker for HTTP/3 at one address.
 #[derive(Debug)]
 pub(crate) struct QuicListener {
     pub(crate) place: Place,

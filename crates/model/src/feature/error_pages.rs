@@ -27,7 +27,7 @@ pub struct ErrorPages {
     pub codes: Entries<PageCode, 64>,
     /// Whether error pages also replace responses of endpoints. With false, they replace only responses of the gateway itself.
     /// Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "super::yes")]
     #[n(2)]
     pub replaces_endpoints: bool,
     /// Whether the Service receives the requests for an upstream without an endpoint.
@@ -40,8 +40,4 @@ pub struct ErrorPages {
     #[schemars(skip)]
     #[cbor(n(4), with = "Maybe::<Text>")]
     pub service_port: Option<Box<str>>,
-}
-
-fn yes() -> bool {
-    true
 }

@@ -421,6 +421,11 @@ fn warn_of_repeated<T: PartialEq + std::fmt::Debug>(field: &str, entries: &[T], 
     }
 }
 
+/// The default of a field that is on.
+pub(crate) fn yes() -> bool {
+    true
+}
+
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

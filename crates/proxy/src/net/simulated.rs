@@ -516,7 +516,7 @@ fn target_of(data: &[u8]) -> Option<String> {
     String::from_utf8(data[start..end].to_vec()).ok()
 }
 
-/// What the network has seen since the last call.
+/// Returns the events of the network since the last call.
 pub(crate) fn take_seen() -> Vec<Seen> {
     with(|network| std::mem::take(&mut network.seen))
 }

@@ -22,7 +22,8 @@ pub(super) struct Owner {
     pub(super) worker: u8,
 }
 
-/// Makes and reads connection IDs. Nobody without the secret can tell which IDs have the same owner (RFC 9000, 5.1).
+/// Makes and reads connection IDs. An observer without the secret cannot tell which IDs have the same owner
+/// (RFC 9000, 5.1).
 pub(crate) struct Ids {
     secret: [u8; SECRET],
     process: u16,

@@ -44,7 +44,7 @@ const WAITING_IN_ALL: u64 = 4 * 1024 * 1024;
 /// How often a silent connection is checked while it is open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What one worker needs for QUIC at one address.
+/// The sockets of one worker for QUIC at one address, and their switch.
 pub(crate) struct Place {
     /// The sockets of the worker: its own, or those of the process before.
     pub(crate) sockets: Vec<std::net::UdpSocket>,

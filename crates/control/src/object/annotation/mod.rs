@@ -67,7 +67,7 @@ impl Row {
 /// The fault of a value.
 struct Fault {
     message: String,
-    /// What the gateway does instead; empty: nothing to add.
+    /// How the gateway treats the object without the value. Empty: the message does not say it.
     otherwise: Cow<'static, str>,
 }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Credential;
-use super::jwt::{ClaimToHeader, five_seconds, yes};
+use super::jwt::{ClaimToHeader, five_seconds};
 use super::oidc::ClientAuthentication;
 use crate::feature::{Check, ClaimRequirement, Faults};
 use crate::value::secret::{CaCertificates, FromSecret, KeyBytes};
@@ -44,7 +44,7 @@ pub struct Introspection {
     #[n(5)]
     pub from: Entries<Credential, 8>,
     /// Whether endpoints receive the token. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::feature::yes")]
     #[n(6)]
     pub forward: bool,
     /// The exact value of iss in the response. Default: any value.

@@ -32,13 +32,9 @@ pub struct Jwt {
     #[n(1)]
     pub from: Entries<Credential, 8>,
     /// Whether endpoints receive the token. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "crate::feature::yes")]
     #[n(2)]
     pub forward: bool,
-}
-
-pub(super) fn yes() -> bool {
-    true
 }
 
 /// An issuer of tokens, and the requirements on its tokens.

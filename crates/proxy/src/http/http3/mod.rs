@@ -274,7 +274,7 @@ struct Connection {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     No,
-    /// The client knows that the connection ends, but requests may be under way until the time.
+    /// The gateway has announced the end. Until this time, it serves requests that the client sent before the announcement arrived.
     Announced(Instant),
     /// Further requests are rejected, so that the client repeats them on another connection.
     Closed,
@@ -374,7 +374,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client that the connection ends. Requests that are under way are still served.
+    /// Announces the end of the connection to the client. The gateway still serves requests that the client has sent.
     fn announce(&self, goaway: &side::Goaway) -> Leaving {
         // RFC 9114, 5.2: the largest identifier of a request.
         let _ = goaway.send(sluicegate_http3::varint::MAX - 3);
