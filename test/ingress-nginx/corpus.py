@@ -105,7 +105,8 @@ def shown(response: Response, received: list[Received], request: Request, own_po
         # The bodies of errors differ, and so do their types.
         if name in VOLATILE or (name == "content-type" and not of_endpoint and response.status >= 300):
             continue
-        part = f"header {name}"
+        # The ID of a request changes from response to response. A header of the endpoint is compared as it is.
+        part = "header x-request-id of an own response" if name == "x-request-id" and not of_endpoint else f"header {name}"
         value = attributes(value) if name == "set-cookie" else text(value)
         parts[part] = f"{parts[part]} | {value}" if part in parts else value
     parts[SERVICES_PART] = ", ".join(each.service for each in received)

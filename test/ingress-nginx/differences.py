@@ -18,8 +18,10 @@ class Intended:
 
 
 INTENDED = [
+    Intended(".*", "", "header x-request-id of an own response", "The own error responses of the gateway have `X-Request-ID`."),
     Intended("auth-.*", "", "auth receives header connection", "The gateway reuses connections to authentication services."),
     Intended("auth-method", "", "auth receives header content-length", "The gateway sends `Content-Length: 0` with `auth-method: POST`."),
+    Intended("error-pages-of-the-gateway", "", "header x-request-id", "The own error responses of the gateway have `X-Request-ID`."),
     Intended("error-pages-of-the-gateway", "", "errors receives header authorization",
         "Error pages do not receive credentials that the gateway checks."),
     Intended("limits-before-access", "", "header retry-after", "A response of a limit has `Retry-After`."),
