@@ -285,8 +285,7 @@ class Changes:
         return f"keys in {' and '.join(names)}"
 
     def consumer(self, draw: random.Random) -> str:
-        """A new caller, whose key each gateway accepts, and later rejects. The Secret goes once no gateway needs it: after an outage of the API server,
-        the watches of the kinds resume at different times, and a gateway would report for seconds that the Secret of the Consumer is missing."""
+        """A new caller, whose key each gateway accepts, and later rejects."""
         name = f"caller-{self.number(draw)}"
         key = secret(NAMESPACE, name, {"key": f"key-of-{name}".encode()})
         caller = {"apiVersion": VERSION, "kind": "Consumer", "metadata": metadata(NAMESPACE, name), "spec": {"apiKeys": [{"secretRef": {"name": name}}]}}
@@ -296,9 +295,8 @@ class Changes:
 
         self.soak.apply(key, caller)
         awaits(200)
-        self.soak.delete(caller)
+        self.soak.delete(caller, key)
         awaits(401)
-        self.soak.delete(key)
         return name
 
     # Processes.

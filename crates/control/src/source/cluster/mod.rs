@@ -3,7 +3,8 @@
 //! A task of its own watches each kind ([`watch`]) and checks the objects. The task in this module puts the objects
 //! into the store and publishes changes, in the order of their arrival. It publishes nothing before all kinds have been
 //! listed once. While the API server is unreachable, known objects stay in service. When the API server is back, each
-//! watch resumes or lists all objects anew; objects that are missing from the list are removed.
+//! watch resumes or lists all objects anew; objects that are missing from the list are removed. Changes of routes wait until
+//! all watches work ([`resumption`]); changes of endpoints do not.
 //!
 //! One watch covers all Secrets of types `kubernetes.io/tls` and `sluicegate.dev/credentials`. Named Secrets of other
 //! types, and named ConfigMaps, have a watch each. An object that newly names them is served once they are known.
@@ -12,6 +13,7 @@
 //! |---|---|
 //! | [`client`] | the client of the Kubernetes API |
 //! | [`watch`] | one watch of one kind |
+//! | [`resumption`] | the wait for the last watch after an outage |
 //! | [`lease`] | the election of the process that writes into the cluster |
 //! | [`status`], [`standing`] | the status of objects: intended and current |
 //! | [`conditions`], [`policy_status`], [`gateway_status`] | conditions of policies, Consumers and objects of Gateway API |
@@ -67,8 +69,11 @@ pub mod once;
 pub mod planes;
 pub mod pods;
 mod policy_status;
+mod resumption;
 mod standing;
 mod status;
+#[cfg(test)]
+mod tests;
 pub mod token;
 mod watch;
 
@@ -78,6 +83,7 @@ pub use contact::Contact;
 use gateway_planes::Authorities;
 use gateway_services::{ServiceFault, Wanted};
 use lease::Elector;
+use resumption::Resumption;
 use status::{DesiredConditions, StatusBoard};
 use watch::{Fault as WatchFault, Fields, Heard, News, Reason, Selection};
 
@@ -304,6 +310,8 @@ impl ClusterSource {
             touched: Touched::default(),
             since: Instant::now(),
             waits_until: None,
+            resumption: Resumption::default(),
+            revived: state::Sender::default(),
             away: None,
             contact: self.contact,
             lacking,
@@ -383,8 +391,11 @@ struct Follower<P> {
     touched: Touched,
     /// The time of the first unpublished change.
     since: Instant,
-    /// The end of the wait of a change of routes for named objects.
+    /// The end of the wait of a change of routes, for named objects or for the last watch after an outage.
     waits_until: Option<Instant>,
+    resumption: Resumption,
+    /// Tells failed watches that another watch works again.
+    revived: state::Sender<()>,
     /// The first error of the unreachable API server, until every watch works again.
     away: Option<String>,
     contact: state::Sender<Contact>,
@@ -420,11 +431,20 @@ struct Watch {
     task: AbortHandle,
     /// Whether all its objects are known, or cannot be known.
     is_settled: bool,
+    /// Whether a list is in progress.
+    is_listing: bool,
     /// The objects that the watch has reported.
     objects: HashSet<ObjectRef>,
     /// The objects that a list in progress has not named yet.
     unlisted: HashSet<ObjectRef>,
     fault: Option<WatchFault>,
+}
+
+impl Watch {
+    /// Whether the watch may not know the present objects.
+    fn is_behind(&self) -> bool {
+        self.is_listing || self.fault.as_ref().is_some_and(|fault| fault.reason == Reason::Temporary)
+    }
 }
 
 impl Drop for Watch {
@@ -522,11 +542,18 @@ impl<P: Publish> Follower<P> {
     fn watch(&mut self, selection: Selection) {
         let number = self.next_watch;
         self.next_watch += 1;
-        let task = selection.start(&self.client, number, self.sender.clone(), self.store.is_recording());
+        let task = selection.start(
+            &self.client,
+            number,
+            self.sender.clone(),
+            self.revived.clone(),
+            self.store.is_recording(),
+        );
         let watch = Watch {
             selection,
             task,
             is_settled: false,
+            is_listing: true,
             objects: HashSet::default(),
             unlisted: HashSet::default(),
             fault: None,
@@ -543,6 +570,10 @@ impl<P: Publish> Follower<P> {
             if fault.reason == Reason::Unknown {
                 self.touched.merge(self.store.set_lacks(watch.selection.kind, true));
             }
+            watch.is_listing = false;
+            if watch.fault.is_none() {
+                self.resumption.failed(Instant::now());
+            }
             // The first error for a reason shows how the failure began.
             if watch.fault.as_ref().is_none_or(|before| before.reason != fault.reason) {
                 self.touched.problems = true;
@@ -550,11 +581,19 @@ impl<P: Publish> Follower<P> {
             }
             return;
         }
-        if !matches!(news, News::Listing) {
-            self.touched.problems |= watch.fault.take().is_some();
+        if !matches!(news, News::Listing)
+            && let Some(fault) = watch.fault.take()
+        {
+            self.touched.problems = true;
+            if fault.reason == Reason::Temporary {
+                self.resumption.resumed(Instant::now());
+            }
         }
         match news {
-            News::Listing => watch.unlisted.clone_from(&watch.objects),
+            News::Listing => {
+                watch.is_listing = true;
+                watch.unlisted.clone_from(&watch.objects);
+            }
             News::Object(parsed, standing) => {
                 if let (Some(board), Some(standing)) = (&self.board, standing) {
                     board.observe(&parsed.object, standing);
@@ -565,7 +604,7 @@ impl<P: Publish> Follower<P> {
             }
             News::Gone(object) => self.remove(number, &object),
             News::Listed => {
-                watch.is_settled = true;
+                (watch.is_settled, watch.is_listing) = (true, false);
                 self.touched.merge(self.store.set_lacks(watch.selection.kind, false));
                 for object in std::mem::take(&mut watch.unlisted) {
                     self.remove(number, &object);
@@ -611,18 +650,23 @@ impl<P: Publish> Follower<P> {
         if touched.routing || !self.output.is_serving() {
             self.find_named();
         }
-        let is_due = self.waits_until.is_some_and(|until| until <= Instant::now());
-        let is_known = self.is_settled();
-        if !self.output.is_serving() && !is_known {
+        let now = Instant::now();
+        let is_complete = !self.watches.values().any(Watch::is_behind);
+        let resumed = self.resumption.waits(is_complete, now);
+        let is_settled = self.is_settled();
+        if !self.output.is_serving() && !is_settled {
             // Not before everything has been listed once. Endpoints are in the store already.
             self.report();
             return;
         }
-        if touched.routing && !is_known && !is_due {
-            self.waits_until.get_or_insert_with(|| Instant::now() + NAMED_WAIT_MAX);
-            touched.routing = false;
-        } else if touched.routing {
-            self.waits_until = None;
+        let wait = match self.output.is_serving() {
+            true => resumed.or_else(|| (!is_settled).then(|| now + NAMED_WAIT_MAX)),
+            false => None,
+        };
+        if touched.routing {
+            self.waits_until = wait.map(|end| self.waits_until.map_or(end, |until| until.min(end)));
+            self.waits_until.take_if(|until| *until <= now);
+            touched.routing = self.waits_until.is_none();
         }
         if self.output.apply(&self.store, &touched, self.since).await {
             self.report();
@@ -910,59 +954,4 @@ fn problem(what: &str, reason: Reason) -> Problem {
     };
     let severity = if reason == Reason::Forbidden { Severity::Error } else { Severity::Warning };
     Problem::of_cluster(severity, None, format!("the Kubernetes API does not return {what}; {consequence}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn namespaces_share_the_limit_of_watched_objects_fairly() {
-        let object = |namespace: &str, name: String| ObjectRef {
-            kind: Kind::Secret,
-            namespace: namespace.into(),
-            name: name.into(),
-        };
-        let greedy: Vec<_> = (0..500).map(|n| object("a", n.to_string())).collect();
-        let one = object("b", "users".into());
-        let (followed, others) = share(greedy.iter().cloned().chain([one.clone()]), 500);
-        assert!(followed.len() == 500 && followed.contains(&one), "{others:?}");
-        assert_eq!(others, [greedy[499].clone()], "the last of those that have most");
-        let (followed, others) = share(greedy.into_iter().take(499).chain([one]), 500);
-        assert_eq!((followed.len(), others.len()), (500, 0));
-    }
-
-    /// A queue that receives the numbers below `count` through two tasks, piece by piece like the events of a connection.
-    fn relayed(count: usize) -> mpsc::Receiver<usize> {
-        let (connection, mut body) = mpsc::channel(1);
-        let (sender, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(async move {
-            for number in 0..count {
-                connection.send(number).await.expect("the queue is open");
-            }
-            // A watch stays open.
-            connection.closed().await;
-        });
-        tokio::spawn(async move {
-            while let Some(number) = body.recv().await {
-                sender.send(number).await.expect("the queue is open");
-                yield_now().await;
-            }
-        });
-        queue
-    }
-
-    #[tokio::test]
-    async fn waiting_news_is_one_change() {
-        let mut queue = relayed(1000);
-        let first = queue.recv().await.expect("there is news");
-        assert_eq!(with_backlog(first, &mut queue).await.len(), 1000);
-    }
-
-    #[tokio::test]
-    async fn endless_news_is_published_in_batches() {
-        let mut queue = relayed(2 * BATCH);
-        let first = queue.recv().await.expect("there is news");
-        assert_eq!(with_backlog(first, &mut queue).await.len(), BATCH);
-    }
 }

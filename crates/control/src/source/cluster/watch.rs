@@ -10,7 +10,7 @@ use kube::api::{DynamicObject, ObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch as state};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -122,13 +122,14 @@ pub(super) struct Fault {
 }
 
 impl Selection {
-    /// Watches until the handle aborts the task, or the receiver is gone. `is_recorded` tells whether the objects have versions for the
-    /// audit trail.
+    /// Watches until the handle aborts the task, or the receiver is gone. `revived` tells all watches that one works again.
+    /// `is_recorded` tells whether the objects have versions for the audit trail.
     pub(super) fn start(
         &self,
         client: &Client,
         watch: usize,
         sender: mpsc::Sender<Heard>,
+        revived: state::Sender<()>,
         is_recorded: bool,
     ) -> AbortHandle {
         let config = match &self.fields {
@@ -141,6 +142,8 @@ impl Selection {
             version: self.kind.api_versions()[0],
             watch,
             sender,
+            revived,
+            is_away: false,
             delay: RETRY_FIRST,
             failed: Reason::Temporary,
             refusals: 0,
@@ -187,6 +190,10 @@ struct WatchTask {
     version: &'static str,
     watch: usize,
     sender: mpsc::Sender<Heard>,
+    /// Tells failed watches that another watch works again: then the API server is back.
+    revived: state::Sender<()>,
+    /// Whether the API server was unreachable at the last attempt.
+    is_away: bool,
     delay: Duration,
     /// The reason for the last failure.
     failed: Reason,
@@ -284,6 +291,9 @@ impl WatchTask {
             };
             if !matches!(news, News::Listing) {
                 has_failed = false;
+                if std::mem::take(&mut self.is_away) {
+                    self.revived.send_replace(());
+                }
                 self.delay = RETRY_FIRST;
                 self.refusals = 0;
                 self.unknown = 0;
@@ -333,11 +343,18 @@ impl WatchTask {
         }
         let delay = self.delay;
         self.delay = (delay * 2).min(longest_pause(fault.reason, self.refusals));
+        self.is_away = fault.reason == Reason::Temporary;
+        let is_away = self.is_away;
+        let mut revived = self.revived.subscribe();
         if !is_borne {
             let news = News::Fault(fault);
             self.sender.send(Heard { watch: self.watch, at: Instant::now(), news }).await.ok()?;
         }
-        sleep(delay.mul_f64(1.0 - fastrand::f64() / 2.0)).await;
+        let pause = sleep(delay.mul_f64(1.0 - fastrand::f64() / 2.0));
+        tokio::select! {
+            () = pause => {}
+            Ok(()) = revived.changed(), if is_away => {}
+        }
         Some(())
     }
 
@@ -452,6 +469,32 @@ mod tests {
             assert_eq!(longest_pause(reason, REFUSALS_OF_A_START + 1), RETRY_REFUSED);
         }
         assert_eq!(longest_pause(Reason::Temporary, 1000), RETRY_MAX);
+    }
+
+    #[tokio::test]
+    async fn failed_watch_retries_at_once_when_another_watch_works_again() {
+        let (sender, mut heard) = mpsc::channel(2);
+        let revived = state::Sender::default();
+        let mut watch = WatchTask {
+            kind: Kind::Service,
+            version: "v1",
+            watch: 0,
+            sender,
+            revived: revived.clone(),
+            is_away: false,
+            delay: Duration::from_secs(3600),
+            failed: Reason::Temporary,
+            refusals: 0,
+            place: 0,
+            unknown: 0,
+            is_recorded: false,
+        };
+        let fault = Fault { reason: Reason::Temporary, message: "connection refused".into() };
+        let revive = async {
+            assert!(heard.recv().await.is_some(), "the fault");
+            revived.send_replace(());
+        };
+        tokio::join!(watch.failed(fault, false), revive);
     }
 
     #[test]
