@@ -153,10 +153,10 @@ impl Exchange<'_> {
             policy_lines: &[],
         };
         if head.status > 100 && self.client.has_streams() {
-            let response = stream_response(scratch.reply.filled(), head, &self.worker.date(), &plan);
+            let response = stream_response(scratch.reply.filled(), head, || self.worker.date(), &plan);
             self.client.wire.send_interim_response(response);
         } else if head.status != 100 && scratch.head.version == Version::Http11 {
-            write_response(&mut scratch.response, scratch.reply.filled(), head, &self.worker.date(), &plan);
+            write_response(&mut scratch.response, scratch.reply.filled(), head, || self.worker.date(), &plan);
             // The rest leaves at once if the client takes it, else with the final response.
             let rest = &scratch.response[self.interim_written..];
             if let Poll::Ready(Ok(written)) = Pin::new(&mut self.client.wire).poll_write(cx, rest) {
@@ -211,7 +211,8 @@ impl Exchange<'_> {
         };
         let position = (waiting, self.upload.position());
         if clock.position != Some(position) {
-            let now = Instant::now();
+            // An attempt begins with its first step.
+            let now = if clock.position.is_none() { self.record.asked } else { Instant::now() };
             if connection.endpoint().is_drained(now) {
                 return Err(Failure::Drained);
             }

@@ -18,6 +18,7 @@ use sluicegate_proxy_protocol::Addresses;
 use tokio::io::{AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::encode::write_line;
 use super::exchange::{self, Persist};
 use super::http2;
 use super::reply::{self, Reply};
@@ -29,7 +30,6 @@ use crate::failure::{ClientFault, TlsFault};
 use crate::layer4;
 use crate::listener::Arrival;
 use crate::listener::Protocol;
-use crate::net::TcpStream;
 use crate::proxy_header;
 use crate::record::{RejectedHead, request_line};
 use crate::request::{HeadView, is_https};
@@ -47,6 +47,8 @@ pub(crate) struct Client {
     pub(crate) deadline: Deadline,
     /// Requests served so far.
     pub(crate) served: u64,
+    /// The end of the last request, or the beginning of the connection.
+    pub(crate) ended: Instant,
     /// The client closed the connection, or gave up on a request.
     pub(crate) gone: bool,
 }
@@ -97,19 +99,16 @@ enum NoHead {
     Http2,
 }
 
-/// Serves a client connection to its end, and keeps the worker informed about its state.
+/// Serves a client connection to its end, and keeps the worker informed about its state. `arrival` is boxed, as are many futures below, so
+/// that an idle connection's task is small, and cheap to move.
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
-    stream: TcpStream,
+    mut arrival: Box<Arrival>,
     protocol: Protocol,
-    peer: SocketAddr,
-    listener: SocketAddr,
     phase: &Cell<Phase>,
 ) {
-    let mut arrival = Arrival::new(stream, peer, listener);
-    // Boxed, here and below, so that an idle connection's task is small.
-    let of_listener = worker.snapshot().table.layer4.proxy_header(&listener);
-    let has_header = of_listener.unwrap_or_else(|| worker.settings().is_proxy(peer.ip()));
+    let of_listener = worker.snapshot().table.layer4.proxy_header(&arrival.listener);
+    let has_header = of_listener.unwrap_or_else(|| worker.settings().is_proxy(arrival.addresses.source.ip()));
     if has_header && !Box::pin(proxy_header::read(worker, &mut arrival)).await {
         return;
     }
@@ -118,20 +117,22 @@ pub(crate) async fn serve(
         Protocol::Http(entrance) => (Stream::Plain(arrival.tcp), None, entrance),
         // The listener of a Gateway terminates TLS for no name any more.
         Protocol::Https(Entrance::Gateway(_))
-            if worker.snapshot().table.layer4.connections.contains_key(&listener) =>
+            if worker.snapshot().table.layer4.connections.contains_key(&arrival.listener) =>
         {
-            return Box::pin(layer4::serve(worker, arrival, phase)).await;
+            return Box::pin(layer4::serve(worker, *arrival, phase)).await;
         }
-        Protocol::Https(entrance) => match Box::pin(handshake(worker, arrival, entrance, phase)).await {
+        Protocol::Https(entrance) => match Box::pin(handshake(worker, *arrival, entrance, phase)).await {
             Some((stream, session)) => (Stream::Tls(stream), Some(session), entrance),
             None => return,
         },
-        Protocol::Tcp | Protocol::Udp => return Box::pin(layer4::serve(worker, arrival, phase)).await,
+        Protocol::Tcp | Protocol::Udp => return Box::pin(layer4::serve(worker, *arrival, phase)).await,
     };
     let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
     let settings = worker.settings();
     let (ends, http3) = (end(&settings), settings.tls.http3);
-    let origin = Rc::new(Origin { ends, ..Origin::of_stream(&stream, session, addresses, entrance, http3) });
+    let mut origin = Origin::of_stream(&stream, session, addresses, entrance, http3);
+    origin.ends = ends;
+    let origin = Rc::new(origin);
     drop(settings);
     if is_http2 {
         return Box::pin(http2::serve(worker, stream, &[], origin, phase)).await;
@@ -143,7 +144,6 @@ pub(crate) async fn serve(
         }
         phase.set(Phase::Busy);
         let mut scratch = worker.scratch();
-        // Boxed, so that an idle connection's task is small.
         let persist = Box::pin(client.serve_requests(worker, &mut scratch)).await;
         if persist == Persist::Http2
             && let Wire::Http1(stream) = client.wire
@@ -156,17 +156,18 @@ pub(crate) async fn serve(
         match persist {
             Persist::KeepAlive => {}
             Persist::Close | Persist::Http2 => match client.wire {
-                Wire::Http1(stream) if stream.has_alerted() => return part(stream).await,
+                Wire::Http1(stream) if stream.has_alerted() => return Box::pin(part(stream)).await,
                 _ => return,
             },
             Persist::Linger => match client.wire {
-                Wire::Http1(stream) => return linger(stream).await,
+                Wire::Http1(stream) => return Box::pin(linger(stream)).await,
                 Wire::Http2(_) | Wire::Http3(_) => return,
             },
         }
         phase.set(Phase::Idle);
         let idle = worker.settings().timeouts.client_idle;
-        client.deadline.set_after(if worker.closes_idle() { idle.min(LAST_IDLE) } else { idle });
+        let idle = if worker.closes_idle() { idle.min(LAST_IDLE) } else { idle };
+        client.deadline.set(after(client.ended, idle));
     }
 }
 
@@ -311,20 +312,26 @@ fn scheme(is_tls: bool) -> &'static str {
 
 /// The forwarding headers that all requests of a connection share, as header lines.
 pub(crate) fn forwarding_lines(peer: impl Display, port: u16, is_tls: bool) -> Vec<u8> {
-    let (mut lines, scheme) = (Vec::with_capacity(192), scheme(is_tls));
+    let (mut lines, scheme) = (Vec::with_capacity(192), scheme(is_tls).as_bytes());
+    lines.extend_from_slice(b"X-Forwarded-For: ");
+    let start = lines.len();
     // Writing to a Vec does not fail.
-    let _ = write!(
-        lines,
-        "X-Forwarded-For: {peer}\r\nX-Real-IP: {peer}\r\nX-Forwarded-Port: {port}\r\n\
-         X-Forwarded-Proto: {scheme}\r\nX-Forwarded-Scheme: {scheme}\r\nX-Scheme: {scheme}\r\n"
-    );
+    let _ = write!(lines, "{peer}");
+    let peer = start..lines.len();
+    lines.extend_from_slice(b"\r\nX-Real-IP: ");
+    lines.extend_from_within(peer);
+    let _ = write!(lines, "\r\nX-Forwarded-Port: {port}\r\n");
+    for name in [&b"X-Forwarded-Proto"[..], b"X-Forwarded-Scheme", b"X-Scheme"] {
+        write_line(&mut lines, name, scheme);
+    }
     lines
 }
 
 impl Client {
     pub(super) fn new(wire: Wire, origin: Rc<Origin>, settings: &Settings) -> Self {
-        let deadline = Deadline::new(after(Instant::now(), settings.timeouts.request_head));
-        Self { wire, origin, deadline, served: 0, gone: false }
+        let now = Instant::now();
+        let deadline = Deadline::new(after(now, settings.timeouts.request_head));
+        Self { wire, origin, deadline, served: 0, ended: now, gone: false }
     }
 
     /// Whether the connection may serve another request of HTTP/1 after this one.

@@ -98,7 +98,7 @@ pub(crate) fn write_request(
     if !(keeps_forwarding(Known::XRequestId, plan.trusted.is_some(), nginx)
         && has(&head.lines, Known::XRequestId))
     {
-        write_display(out, "X-Request-ID", format_args!("{:032x}", plan.request_id));
+        write_line(out, b"X-Request-ID", &request_id(plan.request_id));
     }
     if let Some(headers) = plan.headers {
         headers.drop_replaced(out, start);
@@ -298,7 +298,7 @@ pub(super) fn write_response(
     out: &mut Vec<u8>,
     buf: &[u8],
     head: &ResponseHead,
-    date: &HttpDate,
+    date: impl FnOnce() -> HttpDate,
     plan: &ResponsePlan<'_>,
 ) {
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -308,7 +308,7 @@ pub(super) fn write_response(
     out.extend_from_slice(b"\r\n");
     copy_lines(out, buf, &head.lines, |line| !line.hop_by_hop);
     if head.status >= 200 && !has(&head.lines, Known::Date) {
-        write_line(out, b"Date", date);
+        write_line(out, b"Date", &date());
     }
     if let Some(hsts) = plan.hsts
         && !has(&head.lines, Known::StrictTransportSecurity)
@@ -341,7 +341,7 @@ pub(super) fn write_response(
 pub(super) fn stream_response(
     buf: &[u8],
     head: &ResponseHead,
-    date: &HttpDate,
+    date: impl FnOnce() -> HttpDate,
     plan: &ResponsePlan<'_>,
 ) -> Response<()> {
     let mut response = Response::new(());
@@ -363,7 +363,7 @@ pub(super) fn stream_response(
     }
     if status >= 200
         && !has(&head.lines, Known::Date)
-        && let Ok(date) = HeaderValue::from_bytes(date)
+        && let Ok(date) = HeaderValue::from_bytes(&date())
     {
         fields.insert(header::DATE, date);
     }
@@ -483,6 +483,17 @@ pub(super) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
+
+/// An ID of a request in 32 hexadecimal digits. The general formatting takes ten times as many instructions.
+fn request_id(id: u128) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(id.to_be_bytes()) {
+        pair.copy_from_slice(&[HEXADECIMAL[usize::from(byte >> 4)], HEXADECIMAL[usize::from(byte & 15)]]);
+    }
+    digits
 }
 
 pub(super) fn write_display(out: &mut Vec<u8>, name: &str, value: impl Display) {

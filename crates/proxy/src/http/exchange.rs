@@ -478,7 +478,9 @@ impl<'c> Exchange<'c> {
             let (mut connection, asked) = match pooled {
                 Some(connection) => (connection, now),
                 None => {
-                    (self.connect(upstream, (settings, &preference), &mut tried, turn).await?, Instant::now())
+                    // Boxed, so that requests on connections of the pool do not carry its room.
+                    let connect = Box::pin(self.connect(upstream, (settings, &preference), &mut tried, turn));
+                    (connect.await?, Instant::now())
                 }
             };
             self.record.asked = asked;

@@ -22,6 +22,8 @@ use crate::worker::Scratch;
 /// The record of a request so far.
 pub(super) struct OpenRecord {
     pub(super) started: Instant,
+    /// The time at which the request ended, if the time is known already.
+    pub(super) ended: Option<Instant>,
     /// When the last attempt began.
     pub(super) asked: Instant,
     /// How long the last attempt took to connect; zero for a connection of the pool.
@@ -70,6 +72,7 @@ impl OpenRecord {
     pub(super) fn new(started: Instant) -> Self {
         Self {
             started,
+            ended: None,
             asked: started,
             connect_duration: Duration::ZERO,
             status: 0,
@@ -101,7 +104,9 @@ impl OpenRecord {
 /// Records in `Drop`, so that a request whose task is aborted is counted and logged too.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
-        let duration = self.record.started.elapsed();
+        let ended = self.record.ended.unwrap_or_else(Instant::now);
+        self.client.ended = ended;
+        let duration = ended - self.record.started;
         self.permits.clear();
         let stats = self.worker.stats();
         stats.in_flight.sub(1);

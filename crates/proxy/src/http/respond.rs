@@ -96,15 +96,15 @@ impl Exchange<'_> {
             policy_lines: response_lines,
         };
         let interim = response.len();
-        let date = self.worker.date();
+        let date = || self.worker.date();
         let sent = match &mut self.client.wire {
             Wire::Http1(_) => {
-                write_response(response, reply.filled(), reply_head, &date, &plan);
+                write_response(response, reply.filled(), reply_head, date, &plan);
                 self.record.head_bytes = (response.len() - interim) as u64;
                 Ok(())
             }
             wire @ (Wire::Http2(_) | Wire::Http3(_)) => {
-                let head = stream_response(reply.filled(), reply_head, &date, &plan);
+                let head = stream_response(reply.filled(), reply_head, date, &plan);
                 wire.respond(head, !upgraded && download.is_complete())
             }
         };
@@ -157,7 +157,8 @@ impl Exchange<'_> {
         let mut after_tunnel = Persist::Close;
         let mut result = match (sent, upgraded) {
             (Err(_), _) => Err(ClientFault::Closed.into()),
-            (Ok(()), true) => self.upgrade(&mut connection, &mut after_tunnel).await,
+            // Boxed, as below, so that most requests do not carry its room.
+            (Ok(()), true) => Box::pin(self.upgrade(&mut connection, &mut after_tunnel)).await,
             (Ok(()), false) => {
                 let due = self.response_deadline();
                 let body = Body::of(&mut connection.socket.stream, &endpoint);
@@ -165,7 +166,8 @@ impl Exchange<'_> {
                 match due {
                     None => response.await,
                     Some(due) => {
-                        timeout_at(due, response).await.unwrap_or(Err(Failure::ResponseTimeout.into()))
+                        let limited = Box::pin(timeout_at(due, response));
+                        limited.await.unwrap_or(Err(Failure::ResponseTimeout.into()))
                     }
                 }
             }
@@ -206,8 +208,10 @@ impl Exchange<'_> {
             return after_tunnel;
         }
         let clean = self.scratch.reply.is_empty() && self.upload.is_sent();
+        let now = Instant::now();
+        self.record.ended = Some(now);
         if reusable && clean {
-            connection.recycle(&self.snapshot.settings, Instant::now(), peer_timeout);
+            connection.recycle(&self.snapshot.settings, now, peer_timeout);
         }
         self.persist(keep_alive)
     }

@@ -21,7 +21,7 @@ pub(crate) use mailbox::{Mailbox, Placed};
 use crate::counters::Counters;
 use crate::http::{connection, http3};
 use crate::layer4;
-use crate::listener::{Listener, Place, Protocol, QuicListener};
+use crate::listener::{Arrival, Listener, Place, Protocol, QuicListener};
 use crate::net::TcpStream;
 use crate::record::Sinks;
 use crate::rule::{Entrance, Table};
@@ -94,8 +94,9 @@ impl Runtime {
     fn open(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, local: SocketAddr, protocol: Protocol) {
         let (guard, phase) = self.enter();
         let key = guard.key;
+        let arrival = Box::new(Arrival::new(stream, peer, local));
         let task = spawn_local(async move {
-            connection::serve(&guard.runtime.worker, stream, protocol, peer, local, &phase).await;
+            connection::serve(&guard.runtime.worker, arrival, protocol, &phase).await;
         });
         self.note_task(key, task.abort_handle());
     }
