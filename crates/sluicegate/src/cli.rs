@@ -289,7 +289,7 @@ pub(crate) struct ReadyArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub(crate) struct LogArgs {
-    /// The log level: error, warn, info, debug, trace or off. Parts of the program can have levels of their own, such
+    /// The log level: error, warn, info, debug or off. Parts of the program can have levels of their own, such
     /// as info,sluicegate_control=debug. The log goes to standard error.
     #[arg(
         long,
@@ -328,7 +328,7 @@ impl LogArgs {
 fn filter(text: &str) -> Result<Targets, String> {
     let level = |text: &str| {
         let example = "write info, or info,sluicegate_control=debug";
-        let refused = || format!("{text:?} is not a level (error, warn, info, debug, trace, off); {example}");
+        let refused = || format!("{text:?} is not a level (error, warn, info, debug, off); {example}");
         // The library parses the empty text as `error`.
         let level = text.trim().parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
         level.ok_or_else(refused)

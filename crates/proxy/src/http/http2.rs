@@ -77,19 +77,19 @@ pub(super) async fn serve(
         });
         tokio::select! {
             biased;
-            event = poll_fn(|cx| connection.poll(cx)) => match event {
+            event = poll_fn(|cx| connection.poll(cx, phase, settings.timeouts.client_idle)) => match event {
                 Event::Request(request, respond) => {
                     served += 1;
                     let batch = connection.batch.clone();
                     let serving = serve_stream(worker.clone(), origin.clone(), batch, request, respond);
-                    connection.streams.spawn_local(serving);
+                    // Boxed, because the runtime moves a task's future and output several times.
+                    connection.streams.spawn_local(Box::pin(serving));
                 }
                 Event::Flood => {
                     worker.stats().http2_floods.add(1);
                     connection.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                     leaving = true;
                 }
-                Event::Served => connection.deadline.set_after(settings.timeouts.client_idle),
                 Event::Idle if leaving => return,
                 Event::Idle => {
                     connection.connection.graceful_shutdown();
@@ -126,8 +126,6 @@ struct Connection {
 )]
 enum Event {
     Request(Request<RecvStream>, SendResponse<Bytes>),
-    /// A request has ended.
-    Served,
     /// The client causes work without making requests.
     Flood,
     /// The client has made no request for too long.
@@ -173,7 +171,9 @@ impl Connection {
             || self.given_up > GIVEN_UP && self.given_up > self.accepted / 2
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    /// Moves all streams on. Sets the phase and the limit of the idle time when requests end, without another turn, which would poll
+    /// the whole connection again.
+    fn poll(&mut self, cx: &mut Context<'_>, phase: &Cell<Phase>, idle: Duration) -> Poll<Event> {
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
@@ -197,15 +197,22 @@ impl Connection {
                 _ => break,
             }
         }
+        let mut has_served = false;
+        while let Poll::Ready(Some(given_up)) = self.streams.poll_join_next(cx) {
+            self.given_up += u64::from(given_up.unwrap_or(true));
+            has_served = true;
+        }
         if !self.flooded && self.is_flood() {
             self.flooded = true;
             return Poll::Ready(Event::Flood);
         }
-        if let Poll::Ready(Some(given_up)) = self.streams.poll_join_next(cx) {
-            self.given_up += u64::from(given_up.unwrap_or(true));
-            return Poll::Ready(Event::Served);
+        if has_served {
+            self.deadline.set_after(idle);
         }
         if self.streams.is_empty() {
+            if has_served {
+                phase.set(Phase::Idle);
+            }
             return self.deadline.poll(cx).map(|()| Event::Idle);
         }
         Poll::Pending

@@ -395,7 +395,8 @@ impl Connection {
         let origin = self.origins.origin(&self.shared);
         let is_early = recv.is_0rtt() && !*self.shared.is_confirmed.borrow();
         let stream = Http3Stream::new(self.shared.clone(), send, recv);
-        self.streams.spawn_local(serve_stream(self.shared.clone(), origin, stream, is_early));
+        // Boxed, because the runtime moves a task's future and output several times.
+        self.streams.spawn_local(Box::pin(serve_stream(self.shared.clone(), origin, stream, is_early)));
     }
 }
 
