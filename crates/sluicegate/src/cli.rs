@@ -333,8 +333,12 @@ fn filter(text: &str) -> Result<Targets, String> {
         let level = text.trim().parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
         level.ok_or_else(refused)
     };
-    // The gateway itself logs problems of the Kubernetes API, once instead of at each attempt.
-    let quiet = ["kube_client", "kube_runtime"].map(|target| (target, LevelFilter::OFF));
+    // The gateway itself logs problems of the Kubernetes API, once instead of at each attempt, and counts the clients that flood it.
+    let quiet = [
+        ("kube_client", LevelFilter::OFF),
+        ("kube_runtime", LevelFilter::OFF),
+        ("h2", LevelFilter::ERROR),
+    ];
     let mut filter = Targets::new().with_default(LevelFilter::INFO).with_targets(quiet);
     for part in text.split(',') {
         filter = match part.split_once('=') {

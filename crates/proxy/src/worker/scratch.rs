@@ -95,6 +95,8 @@ impl Spares {
         if scratch.is_lean() {
             scratch.input.clear();
             scratch.reply.clear();
+            // An early rejection must not log the request of another client.
+            scratch.request.clear();
             self.0.borrow_mut().sets.push(scratch);
         }
     }

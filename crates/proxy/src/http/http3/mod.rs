@@ -419,9 +419,7 @@ async fn serve_stream(
     let head = match timeout(settings.timeouts.request_head, read).await {
         Ok(Ok(head)) => head,
         Ok(Err(NoHead::Refused(rejection))) => {
-            let mut scratch = worker.scratch();
-            // The log shows the buffer, which may hold the head of another request.
-            scratch.request.clear();
+            let scratch = worker.scratch();
             let mut client = Client::new(Wire::Http3(Box::new(stream)), origin, &settings);
             client.reject(&worker, &scratch, rejection);
             worker.give_back(scratch);
