@@ -334,11 +334,8 @@ fn filter(text: &str) -> Result<Targets, String> {
         level.ok_or_else(refused)
     };
     // The gateway itself logs problems of the Kubernetes API, once instead of at each attempt, and counts the clients that flood it.
-    let quiet = [
-        ("kube_client", LevelFilter::OFF),
-        ("kube_runtime", LevelFilter::OFF),
-        ("h2", LevelFilter::ERROR),
-    ];
+    let quiet =
+        [("kube_client", LevelFilter::OFF), ("kube_runtime", LevelFilter::OFF), ("h2", LevelFilter::ERROR)];
     let mut filter = Targets::new().with_default(LevelFilter::INFO).with_targets(quiet);
     for part in text.split(',') {
         filter = match part.split_once('=') {
@@ -373,12 +370,15 @@ mod tests {
     #[test]
     fn log_filter_sets_the_log_level_of_all_or_of_single_crates() {
         let parts = |text: &str| filter(text).map(|filter| filter.to_string());
-        assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,warn".into()));
-        assert_eq!(parts("debug,hyper=off"), Ok("kube_runtime=off,kube_client=off,hyper=off,debug".into()));
-        assert_eq!(parts("kube_client=debug"), Ok("kube_runtime=off,kube_client=debug,info".into()));
+        assert_eq!(parts("warn"), Ok("kube_runtime=off,kube_client=off,h2=error,warn".into()));
+        assert_eq!(
+            parts("debug,hyper=off"),
+            Ok("kube_runtime=off,kube_client=off,hyper=off,h2=error,debug".into())
+        );
+        assert_eq!(parts("kube_client=debug"), Ok("kube_runtime=off,kube_client=debug,h2=error,info".into()));
         assert_eq!(
             parts("sluicegate_proxy=trace"),
-            Ok("sluicegate_proxy=trace,kube_runtime=off,kube_client=off,info".into()),
+            Ok("sluicegate_proxy=trace,kube_runtime=off,kube_client=off,h2=error,info".into()),
             "the other levels keep their defaults"
         );
         for wrong in ["foo=bar", "inof", "", "info,", "debug=info=warn"] {
