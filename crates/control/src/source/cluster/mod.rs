@@ -659,11 +659,10 @@ impl<P: Publish> Follower<P> {
             self.report();
             return;
         }
-        let wait = match self.output.is_serving() {
-            true => resumed.or_else(|| (!is_settled).then(|| now + NAMED_WAIT_MAX)),
-            false => None,
-        };
         if touched.routing {
+            // The first configuration does not wait.
+            let resumed = resumed.filter(|_| self.output.is_serving());
+            let wait = resumed.or_else(|| (!is_settled).then(|| now + NAMED_WAIT_MAX));
             self.waits_until = wait.map(|end| self.waits_until.map_or(end, |until| until.min(end)));
             self.waits_until.take_if(|until| *until <= now);
             touched.routing = self.waits_until.is_none();

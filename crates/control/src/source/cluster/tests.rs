@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use super::*;
 use futures_util::stream;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use kube::client::Body;
 use serde_json::{Value, json};
 use sluicegate_model::Change;
 use sluicegate_testkit::tls::Authority;
+
+use super::*;
 
 /// An API server.
 #[derive(Clone, Default)]

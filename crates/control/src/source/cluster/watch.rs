@@ -344,7 +344,6 @@ impl WatchTask {
         let delay = self.delay;
         self.delay = (delay * 2).min(longest_pause(fault.reason, self.refusals));
         self.is_away = fault.reason == Reason::Temporary;
-        let is_away = self.is_away;
         let mut revived = self.revived.subscribe();
         if !is_borne {
             let news = News::Fault(fault);
@@ -353,7 +352,7 @@ impl WatchTask {
         let pause = sleep(delay.mul_f64(1.0 - fastrand::f64() / 2.0));
         tokio::select! {
             () = pause => {}
-            Ok(()) = revived.changed(), if is_away => {}
+            Ok(()) = revived.changed(), if self.is_away => {}
         }
         Some(())
     }

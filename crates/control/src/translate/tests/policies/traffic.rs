@@ -208,7 +208,10 @@ fn split_mirror_and_error_pages_do_not_bypass_the_security_policy_of_a_service()
     let (is_split, is_mirrored, is_paged, ..) = of(guard(&format!("{A}, {other}"), keys));
     assert!(is_split && is_mirrored && is_paged, "one policy guards both");
     let (is_split, is_mirrored, is_paged, ..) = of(guard(other, "cors: {allowOrigins: [\"*\"]}"));
-    assert!(is_split && is_mirrored && is_paged, "a policy without authentication denies nobody");
+    assert!(
+        is_split && is_mirrored && is_paged,
+        "the SecurityPolicy has no authentication, so all three stay"
+    );
 }
 
 #[test]
