@@ -1,4 +1,21 @@
-//! A hash that is the same in every process.
+//! Hashes of names and of numbers.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
+use sluicegate_model::ObjectId;
+
+/// 128 bits that stand for an object in this process. Nobody outside can choose two objects with one fingerprint: the hash has
+/// random keys (SipHash).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint(u64, u64);
+
+impl Fingerprint {
+    pub(crate) fn of(object: &ObjectId) -> Self {
+        static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+        Self(KEYS[0].hash_one(object), KEYS[1].hash_one(object))
+    }
+}
 
 /// Spreads the bits of a hash (the last step of `SplitMix64`).
 pub(crate) fn mix(hash: u64) -> u64 {

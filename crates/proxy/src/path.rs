@@ -148,9 +148,8 @@ fn read(decoded: &[u8], way: usize) -> Vec<u8> {
 
 /// Whether endpoints may read a path in normal form in another way than written, apart from case.
 pub(crate) fn is_ambiguous(path: &[u8]) -> bool {
-    memchr::memchr2(b'%', b';', path).is_some()
-        || memchr::memmem::find(path, b"./").is_some()
-        || path.last() == Some(&b'.')
+    let ends_element = |at: usize| path.get(at + 1).is_none_or(|next| *next == b'/');
+    memchr::memchr2(b'%', b';', path).is_some() || memchr::memchr_iter(b'.', path).any(ends_element)
 }
 
 /// Decodes all escapes in place. Returns whether the path had escapes.

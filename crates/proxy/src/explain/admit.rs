@@ -364,7 +364,7 @@ impl<'t> Trial<'t> {
             return Ok(());
         }
         let consumers = self.served.table.consumers();
-        let consumer = caller.identity.consumer.map(|consumer| &consumers.get(consumer).consumer.id);
+        let consumer = caller.identity.consumer.map(|consumer| consumers.get(consumer).fingerprint);
         let place = match policy.compiled.of(consumer) {
             Ok(place) => place,
             Err(denial) => return Err(self.denied("subscription", id, denial, None)),

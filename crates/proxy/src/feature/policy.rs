@@ -375,7 +375,7 @@ impl Guard {
 
     /// The rules for cross-origin requests.
     pub(crate) fn cors(&self) -> Option<&Cors> {
-        self.security.as_ref()?.compiled.cors.as_ref()
+        self.security.as_ref()?.compiled.cors.as_deref()
     }
 
     /// Whether callers must authenticate.

@@ -16,17 +16,18 @@ use crate::failure::Denial;
 use crate::openid::PublishedPlaces;
 use crate::request::{HeadView, RequestView};
 
-/// The parts of a `SecurityPolicy`, in the order in which the gateway checks them.
+/// The parts of a `SecurityPolicy`, in the order in which the gateway checks them. Parts that many policies lack are boxed, so that
+/// a request reads little memory.
 #[derive(Debug)]
 pub(crate) struct Security {
     /// Whether the policy denies all requests.
     pub(crate) refuses: bool,
-    pub(crate) access: Option<Access>,
+    pub(crate) access: Option<Box<Access>>,
     /// Whether a client IP of the list of allowed client IPs replaces authentication.
     satisfies_any: bool,
-    pub(crate) cors: Option<Cors>,
+    pub(crate) cors: Option<Box<Cors>>,
     pub(crate) authentication: Option<Authentication>,
-    pub(crate) authorization: Option<Authorization>,
+    pub(crate) authorization: Option<Box<Authorization>>,
     /// The filters, in order.
     pub(crate) filters: Vec<Arc<External>>,
     /// Whether the gateway removes headers that name another path or method than the checked path and method.
@@ -46,17 +47,17 @@ impl Security {
     pub(super) fn new(source: &model::Security, places: &PublishedPlaces) -> Self {
         let authentication = source.authentication.as_ref();
         let authentication = authentication.map(|of| Authentication::new(of, &source.id.namespace, places));
-        let authorization = source.authorization.as_ref().map(Authorization::new);
+        let authorization = source.authorization.as_ref().map(|of| Box::new(Authorization::new(of)));
         let filter = |source| Arc::new(External::of_filter(source, new_number()));
         let filters: Vec<_> = source.filters.iter().map(filter).collect();
         let reads_target = !filters.is_empty()
-            || authorization.as_ref().is_some_and(Authorization::reads_target)
+            || authorization.as_ref().is_some_and(|authorization| authorization.reads_target())
             || authentication.as_ref().is_some_and(Authentication::reads_target);
         Self {
             refuses: source.refuses.is_some()
                 || authentication.as_ref().is_some_and(Authentication::cannot_be_satisfied),
-            access: (!source.ip_access.is_open()).then(|| Access::new(&source.ip_access)),
-            cors: source.cors.as_ref().map(Cors::new),
+            access: (!source.ip_access.is_open()).then(|| Box::new(Access::new(&source.ip_access))),
+            cors: source.cors.as_ref().map(|cors| Box::new(Cors::new(cors))),
             satisfies_any: source.satisfies_any && authentication.is_some(),
             authentication,
             authorization,
@@ -91,7 +92,7 @@ impl Security {
 
     /// The rules for cross-origin requests in the form of ingress-nginx, which apply before the redirect to HTTPS.
     pub(crate) fn nginx_cors(&self) -> Option<&Cors> {
-        self.cors.as_ref().filter(|cors| cors.is_nginx() && !self.refuses)
+        self.cors.as_deref().filter(|cors| cors.is_nginx() && !self.refuses)
     }
 
     /// Whether the client IP replaces authentication.

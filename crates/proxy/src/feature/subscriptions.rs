@@ -10,8 +10,9 @@ use sluicegate_model::{ObjectId, policy};
 
 use super::LimitPolicy;
 use super::quota::{Counter, PlanQuota, Quotas, now};
-use super::rate_limit::Lines;
+use super::rate_limit::{Lines, SubscriptionHashes};
 use crate::failure::Denial;
+use crate::hash::Fingerprint;
 
 /// The subscriptions to operations of an API, compiled.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(crate) struct Subscriptions {
     is_required: bool,
     plans: Vec<Plan>,
     /// The places of subscriptions, by their consumers.
-    by_consumer: HashMap<ObjectId, u32>,
+    by_consumer: HashMap<Fingerprint, u32>,
     all: Vec<Subscription>,
 }
 
@@ -41,6 +42,7 @@ pub(crate) struct Subscription {
     pub(crate) id: ObjectId,
     state: SubscriptionState,
     plan: u32,
+    pub(crate) hashes: SubscriptionHashes,
     /// The counters of the quotas of the plan, in their order.
     counters: Box<[Arc<Counter>]>,
 }
@@ -78,15 +80,18 @@ impl Subscriptions {
             let Some(of) = plans.get(*plan as usize) else { continue };
             let server = of.limits.compiled.server();
             let counters = of.quotas.iter().map(|quota| quota.counter(id, quotas, server)).collect();
-            by_consumer.entry(consumer.clone()).or_insert(u32::try_from(all.len()).unwrap_or(u32::MAX));
-            all.push(Subscription { id: id.clone(), state: *state, plan: *plan, counters });
+            by_consumer
+                .entry(Fingerprint::of(consumer))
+                .or_insert(u32::try_from(all.len()).unwrap_or(u32::MAX));
+            let hashes = of.limits.compiled.hashes_of(id);
+            all.push(Subscription { id: id.clone(), state: *state, plan: *plan, hashes, counters });
         }
         Self { is_required: source.required, plans, by_consumer, all }
     }
 
     /// The place of the subscription by which a caller calls; `None` if the caller needs no subscription.
-    pub(crate) fn of(&self, consumer: Option<&ObjectId>) -> Result<Option<u32>, Denial> {
-        let found = consumer.and_then(|consumer| self.by_consumer.get(consumer));
+    pub(crate) fn of(&self, consumer: Option<Fingerprint>) -> Result<Option<u32>, Denial> {
+        let found = consumer.and_then(|consumer| self.by_consumer.get(&consumer));
         let place = match (found, self.is_required) {
             (Some(place), _) => *place,
             (None, true) => return Err(Denial::NoSubscription),
@@ -147,7 +152,7 @@ impl<'s> Subscribed<'s> {
     /// Writes the response header lines that state the limits and quotas (draft-ietf-httpapi-ratelimit-headers-11, 3).
     pub(crate) fn write_policy_lines(self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.plan.limits.compiled.policy_line());
-        if !self.plan.headers {
+        if !self.plan.headers || self.plan.quotas.is_empty() {
             return;
         }
         let now = now();
@@ -160,8 +165,6 @@ impl<'s> Subscribed<'s> {
                 out.extend_from_slice(b";qu=\"content-bytes\"");
             }
         }
-        if !self.plan.quotas.is_empty() {
-            out.extend_from_slice(b"\r\n");
-        }
+        out.extend_from_slice(b"\r\n");
     }
 }

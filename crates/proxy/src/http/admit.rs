@@ -19,7 +19,7 @@ use crate::feature::authentication::{
     Authentication, Identity, Memories, NotAuthenticated, SlowCheckResults,
 };
 use crate::feature::ext_auth::{Answer, External};
-use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, seconds_up};
+use crate::feature::rate_limit::{Caller, LimitRefusal, Limits, Lines, SubscriptionHashes, seconds_up};
 use crate::feature::security::Arrival;
 use crate::feature::subscriptions::{Exhausted, Subscribed};
 use crate::feature::template_headers::is_success;
@@ -39,7 +39,7 @@ struct Limited<'l> {
     identity: &'l Identity,
     /// The number of the route.
     route: u64,
-    subscription: Option<&'l ObjectId>,
+    subscription: Option<&'l SubscriptionHashes>,
 }
 
 impl Exchange<'_> {
@@ -80,7 +80,7 @@ impl Exchange<'_> {
                     authentication.forward(exchange.head(), &identity, consumers, edits);
                 });
                 self.record.consumer = identity.consumer;
-                let is_refused = |consumer| consumers.get(consumer).consumer.refused;
+                let is_refused = |consumer| consumers.get(consumer).is_refused;
                 if identity.consumer.is_some_and(is_refused) {
                     return Err(self.deny(&By::of(policy), Denial::Consumer));
                 }
@@ -118,14 +118,14 @@ impl Exchange<'_> {
     ) -> Result<(), Refusal> {
         let snapshot = self.snapshot.clone();
         let consumers = snapshot.table.consumers();
-        let consumer = identity.consumer.map(|consumer| &consumers.get(consumer).consumer.id);
+        let consumer = identity.consumer.map(|consumer| consumers.get(consumer).fingerprint);
         let found = policy.compiled.of(consumer).map_err(|denial| self.deny(&By::of(policy), denial))?;
         self.shard(&policy.stats).admitted.add(1);
         let Some(place) = found else { return Ok(()) };
         self.record.subscription = Some(place);
         let Some(subscribed) = policy.compiled.get(place) else { return Ok(()) };
         let (plan, mut lines) = (subscribed.plan, Lines::default());
-        let caller = Limited { identity, route, subscription: Some(&subscribed.subscription.id) };
+        let caller = Limited { identity, route, subscription: Some(&subscribed.subscription.hashes) };
         for with_identity in [false, true] {
             let refusal = self.refused_by_limits(&plan.limits, &caller, &mut lines, with_identity);
             if let Some(refusal) = refusal {
@@ -154,7 +154,7 @@ impl Exchange<'_> {
             out.extend_from_slice(lines.x_headers().as_bytes());
         }
         if subscribed.plan.headers {
-            out.extend_from_slice(lines.end().as_bytes());
+            out.extend_from_slice(&lines.end());
         }
     }
 
@@ -273,6 +273,9 @@ impl Exchange<'_> {
         lines: &mut Lines,
         with_identity: bool,
     ) -> Option<Refusal> {
+        if !policy.compiled.counts(with_identity) {
+            return None;
+        }
         let snapshot = self.snapshot.clone();
         let mut permits = std::mem::take(&mut self.permits);
         let head = self.head();
@@ -312,7 +315,7 @@ impl Exchange<'_> {
 
     fn add_limit_headers(&mut self, limits: &Limits, lines: Lines) {
         self.scratch.response_lines.extend_from_slice(limits.policy_line());
-        self.scratch.response_lines.extend_from_slice(lines.end().as_bytes());
+        self.scratch.response_lines.extend_from_slice(&lines.end());
     }
 
     /// Denies a request that would bypass the security policy of another route.

@@ -1,5 +1,6 @@
 //! Responses to requests that no endpoint serves.
 
+use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -193,6 +194,7 @@ impl Exchange<'_> {
         } else if self.record.reason.is_some() {
             self.add_request_id();
         }
+        self.add_transport_lines();
         self.add_success_lines(status);
         if self.steered.is_some() {
             self.scratch.reply_head.lines.clear();
@@ -256,6 +258,20 @@ impl Exchange<'_> {
             |line: &[u8]| line.get(..13).is_some_and(|start| start.eq_ignore_ascii_case(b"x-request-id:"));
         if !lines.split(|byte| *byte == b'\n').any(has_own) {
             write_line(lines, b"X-Request-ID", &id);
+        }
+    }
+
+    /// Adds the headers about HTTPS and HTTP/3 that every response over TLS has (RFC 6797, section 7.1; RFC 7838).
+    fn add_transport_lines(&mut self) {
+        let has_own = self.traffic().is_some_and(|policy| policy.compiled.hsts.is_some());
+        let origin = &self.client.origin;
+        let lines = &mut self.scratch.response_lines;
+        if let Some(hsts) = self.snapshot.settings.tls.hsts.filter(|_| origin.session.is_some() && !has_own) {
+            // Writing to a Vec does not fail.
+            let _ = write!(lines, "Strict-Transport-Security: {hsts}\r\n");
+        }
+        if let Some(alt_svc) = &origin.alt_svc {
+            write_line(lines, b"Alt-Svc", alt_svc);
         }
     }
 

@@ -76,11 +76,17 @@ impl Exchange<'_> {
     }
 
     /// The client IP. The error is the address of a trusted peer that does not send the client IP.
+    #[inline]
     fn known_address(&self) -> Result<IpAddr, IpAddr> {
-        let peer = self.client.origin.peer;
-        if !self.trusted {
-            return Ok(peer);
+        match self.trusted {
+            true => self.told_address(),
+            false => Ok(self.client.origin.peer),
         }
+    }
+
+    /// The client IP that a trusted peer sends.
+    fn told_address(&self) -> Result<IpAddr, IpAddr> {
+        let peer = self.client.origin.peer;
         if let Some(known) = self.known_address.get() {
             return known;
         }

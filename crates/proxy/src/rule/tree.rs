@@ -29,20 +29,24 @@ impl Entry {
 }
 
 /// Path patterns, each with an entry.
+///
+/// A walk reads two pieces of memory for each node: the node, and its bytes. Children of one node are side by side.
 #[derive(Debug)]
 pub(super) struct PathTree {
     nodes: Vec<Node>,
+    /// For each node: its label, and the first byte of each child's label.
+    bytes: Vec<u8>,
     /// The entries of each node, side by side and in order.
     entries: Vec<(Kind, Entry)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Node {
-    /// The bytes between the parent and this node.
-    label: Box<[u8]>,
-    /// The first byte of each child's label, parallel to `children`.
-    firsts: Vec<u8>,
-    children: Vec<u32>,
+    /// Where the label begins in the bytes. The label is the text between the parent and this node.
+    label: u32,
+    label_len: u32,
+    /// The first child, and the number of children.
+    children: (u32, u32),
     /// The index of the first entry of the patterns that end here, and the number of these entries.
     entries: (u32, u32),
     /// The length of the patterns that end here.
@@ -51,6 +55,15 @@ struct Node {
     above: u32,
     /// The lowest order of the entries here and in the ancestors.
     lowest: u32,
+}
+
+/// A node of a tree that grows.
+#[derive(Debug, Default)]
+struct Sprout {
+    label: Box<[u8]>,
+    /// The first byte of each child's label, parallel to `children`.
+    firsts: Vec<u8>,
+    children: Vec<u32>,
 }
 
 /// A pattern, or a path with variables: the text at the start of each path that matches, and the condition on the rest.
@@ -111,23 +124,27 @@ impl PathTree {
     /// Builds the tree of these patterns. Among entries with the same order, the longest pattern wins, then an exact
     /// pattern, then a prefix by element, then a prefix by character, then the earlier pattern.
     pub(super) fn new(patterns: Vec<(PathKey<'_>, Entry)>) -> Self {
-        let mut tree = Self { nodes: vec![Node::default()], entries: Vec::with_capacity(patterns.len()) };
+        let mut sprouts = Sprouts(vec![Sprout::default()]);
         // Nodes split and move until all patterns are inserted.
         for (key, _) in &patterns {
-            tree.node_at(key.prefix.as_bytes());
+            sprouts.node_at(key.prefix.as_bytes());
         }
-        let placed =
-            patterns.into_iter().map(|(key, entry)| (tree.node_at(key.prefix.as_bytes()), key.kind, entry));
+        let (mut nodes, bytes, places) = sprouts.grown();
+        let placed = patterns
+            .into_iter()
+            .map(|(key, entry)| (places[sprouts.node_at(key.prefix.as_bytes())] as usize, key.kind, entry));
         let mut placed: Vec<_> = placed.collect();
         placed.sort_by_key(|(node, kind, entry)| (*node, entry.order, kind.rank()));
+        let mut entries = Vec::with_capacity(placed.len());
         for (node, kind, entry) in placed {
-            let place = &mut tree.nodes[node].entries;
+            let place = &mut nodes[node].entries;
             if place.1 == 0 {
-                place.0 = number(tree.entries.len());
+                place.0 = number(entries.len());
             }
             place.1 += 1;
-            tree.entries.push((kind, entry));
+            entries.push((kind, entry));
         }
+        let mut tree = Self { nodes, bytes, entries };
         tree.link();
         tree
     }
@@ -161,15 +178,25 @@ impl PathTree {
     fn lowest_node(&self, path: &[u8]) -> u32 {
         let (mut node, mut rest) = (&self.nodes[0], path);
         let mut deepest = if node.entries.1 > 0 { 0 } else { NONE };
-        while let Some(at) = rest.first().and_then(|first| node.child(*first)) {
+        while let Some(at) = rest.first().and_then(|first| self.child(node, *first)) {
             node = &self.nodes[at as usize];
-            let Some(below) = rest.strip_prefix(&*node.label) else { break };
+            let Some(below) = rest.strip_prefix(self.label(node)) else { break };
             rest = below;
             if node.entries.1 > 0 {
                 deepest = at;
             }
         }
         deepest
+    }
+
+    fn label(&self, node: &Node) -> &[u8] {
+        &self.bytes[node.label as usize..][..node.label_len as usize]
+    }
+
+    fn child(&self, node: &Node, first: u8) -> Option<u32> {
+        let (child, count) = node.children;
+        let firsts = &self.bytes[(node.label + node.label_len) as usize..][..count as usize];
+        Some(child + number(memchr::memchr(first, firsts)?))
     }
 
     fn entries(&self, node: &Node) -> &[(Kind, Entry)] {
@@ -182,15 +209,46 @@ impl PathTree {
         let mut open = vec![(0_u32, NONE, u32::MAX, 0_u32)];
         while let Some((at, above, lowest_above, depth)) = open.pop() {
             let node = &self.nodes[at as usize];
-            let depth = depth + number(node.label.len());
+            let depth = depth + node.label_len;
             // The entries of a node are sorted.
             let first = self.entries(node).first().map(|(_, entry)| entry.order);
             let lowest = first.unwrap_or(u32::MAX).min(lowest_above);
             let below = if first.is_some() { at } else { above };
-            open.extend(node.children.iter().map(|child| (*child, below, lowest, depth)));
+            let (child, count) = node.children;
+            open.extend((child..child + count).map(|child| (child, below, lowest, depth)));
             let node = &mut self.nodes[at as usize];
             (node.depth, node.above, node.lowest) = (depth, above, lowest);
         }
+    }
+}
+
+/// The nodes of a tree that grows; the first node is the root.
+struct Sprouts(Vec<Sprout>);
+
+impl Sprouts {
+    /// The nodes with their bytes, and the place of each node.
+    fn grown(&self) -> (Vec<Node>, Vec<u8>, Vec<u32>) {
+        let mut nodes = vec![Node::default()];
+        let (mut bytes, mut places) = (Vec::new(), vec![0; self.0.len()]);
+        let mut open = std::collections::VecDeque::from([0_usize]);
+        while let Some(at) = open.pop_front() {
+            let sprout = &self.0[at];
+            let (label, child) = (number(bytes.len()), number(nodes.len()));
+            bytes.extend_from_slice(&sprout.label);
+            bytes.extend_from_slice(&sprout.firsts);
+            nodes[places[at] as usize] = Node {
+                label,
+                label_len: number(sprout.label.len()),
+                children: (child, number(sprout.children.len())),
+                ..Node::default()
+            };
+            for child in &sprout.children {
+                places[*child as usize] = number(nodes.len());
+                nodes.push(Node::default());
+                open.push_back(*child as usize);
+            }
+        }
+        (nodes, bytes, places)
     }
 
     /// The node for exactly `path`; created if missing.
@@ -198,12 +256,12 @@ impl PathTree {
         let mut at = 0;
         let mut rest = path;
         while let Some(&first) = rest.first() {
-            let Some(child) = self.nodes[at].child(first) else {
-                return self.add_child(at, Node { label: rest.into(), ..Node::default() });
+            let Some(child) = self.0[at].child(first) else {
+                return self.add_child(at, Sprout { label: rest.into(), ..Sprout::default() });
             };
             let child = child as usize;
-            let common = common_prefix(&self.nodes[child].label, rest);
-            if common < self.nodes[child].label.len() {
+            let common = common_prefix(&self.0[child].label, rest);
+            if common < self.0[child].label.len() {
                 self.split(child, common);
             }
             at = child;
@@ -214,24 +272,24 @@ impl PathTree {
 
     /// Splits the label of a node after `length` bytes: the node keeps the first part, and a new child receives the rest.
     fn split(&mut self, at: usize, length: usize) {
-        let node = std::mem::take(&mut self.nodes[at]);
+        let node = std::mem::take(&mut self.0[at]);
         let (head, tail) = node.label.split_at(length);
-        self.nodes[at].label = head.into();
-        let lower = Node { label: tail.into(), ..node };
+        self.0[at].label = head.into();
+        let lower = Sprout { label: tail.into(), ..node };
         self.add_child(at, lower);
     }
 
-    fn add_child(&mut self, parent: usize, node: Node) -> usize {
-        let index = self.nodes.len();
-        self.nodes[parent].firsts.push(node.label[0]);
+    fn add_child(&mut self, parent: usize, node: Sprout) -> usize {
+        let index = self.0.len();
+        self.0[parent].firsts.push(node.label[0]);
         #[expect(clippy::cast_possible_truncation, reason = "fewer nodes than bytes of all patterns")]
-        self.nodes[parent].children.push(index as u32);
-        self.nodes.push(node);
+        self.0[parent].children.push(index as u32);
+        self.0.push(node);
         index
     }
 }
 
-impl Node {
+impl Sprout {
     fn child(&self, first: u8) -> Option<u32> {
         let at = memchr::memchr(first, &self.firsts)?;
         self.children.get(at).copied()

@@ -194,9 +194,12 @@ async fn tls_responses_announce_http3_only_if_it_is_served() -> TestResult {
         };
         for transport in [Transport::Https, Transport::Http2] {
             let mut client = Client::connect_by(gateway.addr_of(transport), transport).await?;
-            let response = client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
-            assert_eq!(response.status, 200);
-            assert_eq!(response.header("alt-svc"), expected.as_deref(), "{transport:?}");
+            for (behaviour, status) in [(Behaviour::ok(), 200), (Behaviour::raw("not HTTP\r\n\r\n"), 502)] {
+                backend.set(behaviour);
+                let response = client.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+                assert_eq!(response.status, status);
+                assert_eq!(response.header("alt-svc"), expected.as_deref(), "{transport:?}");
+            }
         }
         let mut plain = Client::connect_by(gateway.addr(), Transport::Http).await?;
         let response = plain.request("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;

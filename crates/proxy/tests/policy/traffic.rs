@@ -114,7 +114,7 @@ async fn removed_request_headers_are_also_removed_from_trailers() -> TestResult 
 
 #[tokio::test]
 async fn path_and_host_are_rewritten_and_the_query_is_unchanged() -> TestResult {
-    let (backend, gateway) = echo(json!({"urlRewrite": {
+    let (_backend, gateway) = echo(json!({"urlRewrite": {
         "path": {"type": "ReplacePrefixMatch", "value": "/app"}, "hostname": "inner.example",
     }}))
     .await?;
@@ -125,11 +125,13 @@ async fn path_and_host_are_rewritten_and_the_query_is_unchanged() -> TestResult 
         ("/./shop//x%2fy", "/app/x%2Fy"),
     ] {
         for transport in TRANSPORTS {
-            assert_eq!(ask_by(&gateway, "GET", target, &[], transport).await?.status, 200);
-            let request = backend.last_request().unwrap();
-            assert_eq!(request.target, expected, "{target}");
-            assert_eq!(request.header("host"), Some("inner.example"));
-            assert_eq!(request.header("x-forwarded-host"), Some("localhost"));
+            // The endpoint responds with the request.
+            let request = ask_by(&gateway, "GET", target, &[], transport).await?.text().to_lowercase();
+            let line = format!("GET {expected} HTTP/1.1\r\n").to_lowercase();
+            assert!(request.starts_with(&line), "{target}: {request}");
+            for header in ["host: inner.example", "x-forwarded-host: localhost"] {
+                assert!(request.contains(&format!("\r\n{header}\r\n")), "{target}: {request}");
+            }
         }
     }
     let full = traffic(json!({"urlRewrite": {"path": {"type": "ReplaceFullPath", "value": "/one"}}}));

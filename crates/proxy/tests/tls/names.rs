@@ -239,6 +239,11 @@ async fn gateway_sends_forwarded_proto_to_endpoints_and_hsts_to_https_clients() 
     backend.set(Behaviour::raw(own));
     let response = client.request(get("a.test")).await?;
     assert_eq!(response.headers_named("strict-transport-security"), ["max-age=1"], "the endpoint's own");
+    backend.set(Behaviour::raw("not HTTP\r\n\r\n"));
+    let response = client.request(get("a.test")).await?;
+    assert_eq!(response.status, 502);
+    let of_gateway = response.headers_named("strict-transport-security");
+    assert_eq!(of_gateway, ["max-age=60; includeSubDomains"], "the gateway's own response (RFC 6797, 7.1)");
     let mut plain = sluicegate_testkit::client::Client::connect(gateway.addr()).await?;
     backend.set(Behaviour::ok());
     assert_eq!(

@@ -14,6 +14,7 @@ use crate::counters::ConsumerStats;
 use crate::counters::Counters;
 use crate::failure::Denial;
 use crate::feature::quota::now;
+use crate::hash::Fingerprint;
 
 /// All consumers, compiled once for all workers.
 #[derive(Debug, Default)]
@@ -33,6 +34,11 @@ pub(crate) struct Known {
     /// The header lines by which the gateway names the consumer to endpoints.
     pub(crate) lines: Box<[u8]>,
     pub(crate) stats: Arc<ConsumerStats>,
+    pub(crate) fingerprint: Fingerprint,
+    /// Whether the gateway refuses all requests of the consumer.
+    pub(crate) is_refused: bool,
+    /// Whether some of its keys have an end.
+    has_terms: bool,
 }
 
 /// The consumers with one credential: mostly one consumer, or several from different namespaces.
@@ -71,7 +77,14 @@ impl Consumers {
             }
             let known = stats.get(&consumer.id).map(|stats| Arc::clone(stats));
             let stats = known.unwrap_or_else(|| counters.new_consumer(table.all.len()));
-            table.all.push(Known { consumer: consumer.clone(), lines: lines(consumer), stats });
+            table.all.push(Known {
+                consumer: consumer.clone(),
+                lines: lines(consumer),
+                stats,
+                fingerprint: Fingerprint::of(&consumer.id),
+                is_refused: consumer.refused,
+                has_terms: !consumer.terms.is_empty(),
+            });
         }
         table
     }
@@ -94,8 +107,8 @@ impl Consumers {
     /// The consumer with this API key, if the key is valid.
     pub(crate) fn of_key(&self, key: &[u8], scope: &Scope) -> Result<u32, Denial> {
         let (index, hash) = self.owner_of_key(key, scope).ok_or(Denial::Key)?;
-        let consumer = &self.get(index).consumer;
-        if consumer.terms.is_empty() {
+        let Known { consumer, has_terms, .. } = self.get(index);
+        if !has_terms {
             return Ok(index);
         }
         let place = consumer.keys.iter().position(|KeyHash(known)| *known == hash);

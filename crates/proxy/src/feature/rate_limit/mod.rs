@@ -49,6 +49,8 @@ pub(crate) struct Limits {
     shared: Option<Shared>,
     /// The client IPs that no limit applies to.
     exempt: Networks,
+    /// Whether there are limits that count before authentication, and after it.
+    phases: [bool; 2],
 }
 
 /// The server through which all data planes count together.
@@ -88,11 +90,15 @@ pub(crate) struct Caller<'c> {
     pub(crate) consumer: Option<&'c Consumer>,
     pub(crate) claims: Option<&'c Claims>,
     /// The subscription by which the caller calls, for the limits of its plan. Each subscription counts by itself.
-    pub(crate) subscription: Option<&'c ObjectId>,
+    pub(crate) subscription: Option<&'c SubscriptionHashes>,
     /// The value of a header; `None` if the header is missing, or has several values, of which the endpoint may use any.
     /// Hosts are in the form in which routes are found.
     pub(crate) header: &'c dyn Fn(&str) -> Option<Cow<'c, [u8]>>,
 }
+
+/// The hashes of a subscription: for each rate limit of its plan, then for each concurrency limit.
+#[derive(Debug)]
+pub(crate) struct SubscriptionHashes(Box<[u64]>);
 
 /// The outcome of concurrency limits.
 #[derive(Debug, Default)]
@@ -164,7 +170,31 @@ impl Limits {
         let concurrency = limits.concurrency.iter().map(concurrency).collect();
         let policy_line = if limits.headers { policy_line(&all) } else { String::new() };
         let exempt = Networks::new(&limits.exempt);
-        Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared, exempt }
+        let concurrency: Vec<Concurrency> = concurrency;
+        let counts = |phase: bool| {
+            all.iter().any(|limit| limit.follows_authentication == phase)
+                || concurrency.iter().any(|limit| limit.needs_identity == phase)
+        };
+        let phases = [counts(false), counts(true)];
+        Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared, exempt, phases }
+    }
+
+    /// Whether there are limits that count after authentication, or before it.
+    pub(crate) fn counts(&self, is_authenticated: bool) -> bool {
+        self.phases[usize::from(is_authenticated)]
+    }
+
+    /// The hashes by which the limits count the calls of a subscription.
+    pub(crate) fn hashes_of(&self, subscription: &ObjectId) -> SubscriptionHashes {
+        let hash = |hasher: &DefaultHasher| {
+            let mut hasher = hasher.clone();
+            hash_text(&mut hasher, Some(subscription.namespace.as_bytes()));
+            hash_text(&mut hasher, Some(subscription.name.as_bytes()));
+            hasher.finish()
+        };
+        let of_rates = self.all.iter().map(|limit| hash(&limit.buckets.hasher));
+        let of_concurrency = self.concurrency.iter().map(|limit| hash(&limit.flights.hasher));
+        SubscriptionHashes(of_rates.chain(of_concurrency).collect())
     }
 
     /// Whether no limit applies to a client with this IP. Limits apply to a client with an unknown IP.
@@ -182,6 +212,9 @@ impl Limits {
         permits: &mut Vec<Permit>,
         lines: &mut Lines,
     ) -> (Vec<Box<str>>, Option<LimitRefusal>) {
+        if !self.counts(with_identity) {
+            return (Vec::new(), None);
+        }
         let Begun { refused_by, mut dry_runs } = self.begin(caller, with_identity, permits);
         if let Some((limit, status)) = refused_by {
             let refusal = LimitRefusal { limit, denial: Denial::Concurrency, status, wait: None };
@@ -202,9 +235,11 @@ impl Limits {
     /// call ends when `permits` are dropped.
     fn begin(&self, caller: &Caller<'_>, with_identity: bool, permits: &mut Vec<Permit>) -> Begun {
         let mut begun = Begun::default();
-        for limit in self.concurrency.iter().filter(|limit| limit.needs_identity == with_identity) {
+        let all = self.concurrency.iter().enumerate();
+        for (number, limit) in all.filter(|(_, limit)| limit.needs_identity == with_identity) {
             let model::Concurrency { name, requests, key, groups, dry_run, status_code: _ } = &limit.source;
-            let Some(key) = hash(&limit.flights.hasher, key, groups, caller) else { continue };
+            let subscription = caller.subscription.map(|hashes| hashes.0[self.all.len() + number]);
+            let Some(key) = hash(&limit.flights.hasher, subscription, key, groups, caller) else { continue };
             if let Some(permit) = limit.flights.begin(key, requests.get()) {
                 permits.push(permit);
                 continue;
@@ -268,9 +303,11 @@ impl Limits {
         by: impl Fn(&Limit, u64) -> Counted,
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        for limit in self.all.iter().filter(|limit| limit.follows_authentication == is_authenticated) {
+        let all = self.all.iter().enumerate();
+        for (number, limit) in all.filter(|(_, limit)| limit.follows_authentication == is_authenticated) {
             let model::Limit { name, key, groups, dry_run, .. } = &limit.source;
-            let Some(key) = hash(&limit.buckets.hasher, key, groups, caller) else { continue };
+            let subscription = caller.subscription.map(|hashes| hashes.0[number]);
+            let Some(key) = hash(&limit.buckets.hasher, subscription, key, groups, caller) else { continue };
             let counted = by(limit, key);
             // Clients would obey the header also for a limit in a dry run.
             if !self.policy_line.is_empty() && !dry_run {
@@ -309,7 +346,7 @@ impl Limits {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     /// The line without its end.
-    line: String,
+    line: Vec<u8>,
     /// The limit of requests with the fewest remaining requests: its requests, the remaining requests, and the seconds until
     /// the full quota is available again.
     tightest: Option<(u64, u64, u64)>,
@@ -327,9 +364,15 @@ impl Lines {
         (most, left, reset): (u64, u64, u64),
         is_of_requests: bool,
     ) {
-        self.line.push_str(if self.line.is_empty() { "RateLimit: " } else { ", " });
-        // Writing to a String does not fail.
-        let _ = write!(self.line, "\"{name}\";r={left};t={reset}");
+        if self.line.capacity() == 0 {
+            self.line.reserve(LINE);
+        }
+        self.line.extend_from_slice(if self.line.is_empty() { b"RateLimit: \"" } else { b", \"" });
+        self.line.extend_from_slice(name.as_bytes());
+        self.line.extend_from_slice(b"\";r=");
+        write_decimal(&mut self.line, left);
+        self.line.extend_from_slice(b";t=");
+        write_decimal(&mut self.line, reset);
         if is_of_requests && self.tightest.is_none_or(|(_, fewest, _)| left < fewest) {
             self.tightest = Some((most, left, reset));
         }
@@ -345,9 +388,9 @@ impl Lines {
     }
 
     /// The line with its end; empty without limits.
-    pub(crate) fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> Vec<u8> {
         if !self.line.is_empty() {
-            self.line.push_str("\r\n");
+            self.line.extend_from_slice(b"\r\n");
         }
         self.line
     }
@@ -374,6 +417,23 @@ impl Limit {
     }
 }
 
+/// The memory of a line with one or two limits.
+const LINE: usize = 96;
+
+fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] += u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[first..]);
+}
+
 /// Whether the gateway needs the caller's identity to apply a limit.
 pub(crate) fn needs_identity(key: &[LimitKey], groups: &[GroupName]) -> bool {
     let of_identity = |key: &LimitKey| matches!(key, LimitKey::Claim(_) | LimitKey::Consumer);
@@ -386,16 +446,24 @@ fn is_for_all(key: &[LimitKey]) -> bool {
 }
 
 /// The hash by which a limit counts a call; `None` if the limit does not apply to the call.
-fn hash(hasher: &DefaultHasher, key: &[LimitKey], groups: &[GroupName], caller: &Caller<'_>) -> Option<u64> {
+fn hash(
+    hasher: &DefaultHasher,
+    subscription: Option<u64>,
+    key: &[LimitKey],
+    groups: &[GroupName],
+    caller: &Caller<'_>,
+) -> Option<u64> {
     let is_for =
         |consumer: &Consumer| groups.iter().any(|group| consumer.groups.iter().any(|of| **of == **group));
     if !groups.is_empty() && !caller.consumer.is_some_and(is_for) {
         return None;
     }
+    if let (Some(subscription), []) = (subscription, key) {
+        return Some(subscription);
+    }
     let mut hasher = hasher.clone();
-    if let Some(subscription) = caller.subscription {
-        hash_text(&mut hasher, Some(subscription.namespace.as_bytes()));
-        hash_text(&mut hasher, Some(subscription.name.as_bytes()));
+    if let Some(subscription) = subscription {
+        hasher.write_u64(subscription);
     }
     for key in key {
         match key {
