@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use sluicegate_model::ObjectId;
 
-/// 128 bits that stand for an object in this process. Nobody outside can choose two objects with one fingerprint: the hash has
-/// random keys (SipHash).
+/// The hash of an object, in 128 bits. Each process chooses random keys for the hash (SipHash), so an attacker cannot construct two
+/// objects with the same fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(u64, u64);
 

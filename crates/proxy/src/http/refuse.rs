@@ -263,14 +263,12 @@ impl Exchange<'_> {
 
     /// Adds the headers about HTTPS and HTTP/3 that every response over TLS has (RFC 6797, section 7.1; RFC 7838).
     fn add_transport_lines(&mut self) {
-        let has_own = self.traffic().is_some_and(|policy| policy.compiled.hsts.is_some());
-        let origin = &self.client.origin;
-        let lines = &mut self.scratch.response_lines;
-        if let Some(hsts) = self.snapshot.settings.tls.hsts.filter(|_| origin.session.is_some() && !has_own) {
+        let (hsts, lines) = (self.hsts(), &mut self.scratch.response_lines);
+        if let Some(hsts) = hsts {
             // Writing to a Vec does not fail.
             let _ = write!(lines, "Strict-Transport-Security: {hsts}\r\n");
         }
-        if let Some(alt_svc) = &origin.alt_svc {
+        if let Some(alt_svc) = &self.client.origin.alt_svc {
             write_line(lines, b"Alt-Svc", alt_svc);
         }
     }

@@ -71,9 +71,7 @@ impl Exchange<'_> {
             && self.upload.is_complete()
             && (chunked || !unframed && (version == Version::Http11 || is_framed(reply_head)))
             && self.client.may_continue(self.worker, &self.snapshot.settings);
-        let has_own = self.traffic().is_some_and(|policy| policy.compiled.hsts.is_some());
-        let is_tls = self.client.origin.session.is_some();
-        let hsts = self.snapshot.settings.tls.hsts.filter(|_| is_tls && !has_own);
+        let hsts = self.hsts();
         let status = reply_head.status;
         let coding = match chunked {
             _ if self.client.has_streams() => Coding::Stream,

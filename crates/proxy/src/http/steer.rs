@@ -8,6 +8,7 @@ use sluicegate_http1::{Known, Normalised, Rejection, normalise};
 use sluicegate_model::Settings;
 use sluicegate_model::feature::{PathRewrite, UrlRewrite};
 use sluicegate_model::rule::PathMatch;
+use sluicegate_model::tls::Hsts;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::Client;
@@ -79,6 +80,13 @@ impl Exchange<'_> {
     /// The traffic policy of the route.
     pub(super) fn traffic(&self) -> Option<&Arc<TrafficPolicy>> {
         self.steered.as_ref().map(|steered| &steered.policy)
+    }
+
+    /// `Strict-Transport-Security` of the settings: over TLS, unless a policy sets its own.
+    pub(super) fn hsts(&self) -> Option<Hsts> {
+        let has_own = self.traffic().is_some_and(|policy| policy.compiled.hsts.is_some());
+        let is_tls = self.client.origin.session.is_some();
+        self.snapshot.settings.tls.hsts.filter(|_| is_tls && !has_own)
     }
 
     /// Begins to apply the policy. Its settings apply from here on.

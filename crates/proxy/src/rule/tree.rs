@@ -1,5 +1,7 @@
 //! A radix tree of path patterns: one walk down a path finds all patterns that match the path.
 
+use std::collections::VecDeque;
+
 use sluicegate_model::{PathPattern, PathTemplate};
 
 use super::conditions::Conditions;
@@ -230,7 +232,7 @@ impl Sprouts {
     fn grown(&self) -> (Vec<Node>, Vec<u8>, Vec<u32>) {
         let mut nodes = vec![Node::default()];
         let (mut bytes, mut places) = (Vec::new(), vec![0; self.0.len()]);
-        let mut open = std::collections::VecDeque::from([0_usize]);
+        let mut open = VecDeque::from([0_usize]);
         while let Some(at) = open.pop_front() {
             let sprout = &self.0[at];
             let (label, child) = (number(bytes.len()), number(nodes.len()));

@@ -49,7 +49,7 @@ pub(crate) struct Limits {
     shared: Option<Shared>,
     /// The client IPs that no limit applies to.
     exempt: Networks,
-    /// Whether there are limits that count before authentication, and after it.
+    /// Whether some limit counts before authentication, and whether some limit counts after it.
     phases: [bool; 2],
 }
 
@@ -167,10 +167,9 @@ impl Limits {
                 needs_identity: needs_identity(&source.key, &source.groups),
             }
         };
-        let concurrency = limits.concurrency.iter().map(concurrency).collect();
+        let concurrency: Vec<_> = limits.concurrency.iter().map(concurrency).collect();
         let policy_line = if limits.headers { policy_line(&all) } else { String::new() };
         let exempt = Networks::new(&limits.exempt);
-        let concurrency: Vec<Concurrency> = concurrency;
         let counts = |phase: bool| {
             all.iter().any(|limit| limit.follows_authentication == phase)
                 || concurrency.iter().any(|limit| limit.needs_identity == phase)
@@ -179,7 +178,7 @@ impl Limits {
         Self { all, concurrency, policy_line: policy_line.into_bytes().into(), shared, exempt, phases }
     }
 
-    /// Whether there are limits that count after authentication, or before it.
+    /// Whether some limit counts after authentication, or with `false`, before it.
     pub(crate) fn counts(&self, is_authenticated: bool) -> bool {
         self.phases[usize::from(is_authenticated)]
     }
@@ -188,8 +187,7 @@ impl Limits {
     pub(crate) fn hashes_of(&self, subscription: &ObjectId) -> SubscriptionHashes {
         let hash = |hasher: &DefaultHasher| {
             let mut hasher = hasher.clone();
-            hash_text(&mut hasher, Some(subscription.namespace.as_bytes()));
-            hash_text(&mut hasher, Some(subscription.name.as_bytes()));
+            hash_object(&mut hasher, subscription);
             hasher.finish()
         };
         let of_rates = self.all.iter().map(|limit| hash(&limit.buckets.hasher));
@@ -212,9 +210,6 @@ impl Limits {
         permits: &mut Vec<Permit>,
         lines: &mut Lines,
     ) -> (Vec<Box<str>>, Option<LimitRefusal>) {
-        if !self.counts(with_identity) {
-            return (Vec::new(), None);
-        }
         let Begun { refused_by, mut dry_runs } = self.begin(caller, with_identity, permits);
         if let Some((limit, status)) = refused_by {
             let refusal = LimitRefusal { limit, denial: Denial::Concurrency, status, wait: None };
@@ -445,6 +440,11 @@ fn is_for_all(key: &[LimitKey]) -> bool {
     key.iter().all(|key| matches!(key, LimitKey::Route))
 }
 
+fn hash_object(hasher: &mut DefaultHasher, object: &ObjectId) {
+    hash_text(hasher, Some(object.namespace.as_bytes()));
+    hash_text(hasher, Some(object.name.as_bytes()));
+}
+
 /// The hash by which a limit counts a call; `None` if the limit does not apply to the call.
 fn hash(
     hasher: &DefaultHasher,
@@ -475,10 +475,7 @@ fn hash(
                 None => hash_text(&mut hasher, None),
             },
             LimitKey::Consumer => match caller.consumer {
-                Some(consumer) => {
-                    hash_text(&mut hasher, Some(consumer.id.namespace.as_bytes()));
-                    hash_text(&mut hasher, Some(consumer.id.name.as_bytes()));
-                }
+                Some(consumer) => hash_object(&mut hasher, &consumer.id),
                 None => hash_address(&mut hasher, caller.address, 64),
             },
             LimitKey::Route => hasher.write_u64(caller.route),
