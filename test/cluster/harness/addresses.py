@@ -11,6 +11,10 @@ API_SERVER_PORT = 6443
 KUBERNETES_SERVICE = "203.0.113.1"
 """The address of the API server for pods: the Service default/kubernetes."""
 
+CHOSEN_SERVICES = [f"203.0.113.{last}" for last in range(2, 16)]
+"""Addresses for Services whose address a test chooses. The API server gives no other Service one of the 16 lowest addresses of a /24 while higher
+addresses are free: https://kubernetes.io/docs/concepts/services-networking/cluster-ip-allocation/"""
+
 UNUSED = "198.51.100.254"
 """The unused target of the default route. Without a default route, kubelet and the API server find no address of their own."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Api, wait_until
+from harness.addresses import CHOSEN_SERVICES
 from harness.processes import checked
 
 from .gateway import NAMESPACE, PATIENCE, Gateway, backend, ingress, well
@@ -46,7 +47,7 @@ class Shop(Gateway):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.address = "203.0.113.80"
+        cls.address = CHOSEN_SERVICES[0]
         cls.install(service={"type": "NodePort", "clusterIP": cls.address})
         cls.cluster.apply(cls.authority.secret("shop", "shop.example.com"))
         cls.journals = cls.cluster.folder.path / "journals"

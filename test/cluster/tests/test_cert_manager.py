@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from harness import ClusterError, wait_until
 from harness import tools as programs
+from harness.addresses import CHOSEN_SERVICES
 from harness.paths import BIN, IMAGES, PROJECT
 from images.image import Image
 
@@ -58,7 +59,7 @@ class CertManager(Gateway):
             raise unittest.SkipTest(reason)
         super().setUpClass()
         install_gateway_api(cls.cluster, cls.folder)
-        cls.address = "203.0.113.80"
+        cls.address = CHOSEN_SERVICES[0]
         cls.install(service={"type": "ClusterIP", "clusterIP": cls.address}, gatewayClass={"create": True}, gatewayServices={"type": "ClusterIP"},
                     admissionWebhook={"enabled": True, "failurePolicy": "Fail"})
         cls.start_acme_server()

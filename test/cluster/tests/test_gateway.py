@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import wait_until
+from harness.addresses import CHOSEN_SERVICES
 from harness.paths import PROJECT
 from images import standard
 from images.image import Image
@@ -118,7 +119,7 @@ class Features(Gateway):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.address = "203.0.113.80"
+        cls.address = CHOSEN_SERVICES[0]
         openssl = cls.folder / "openssl.tar"
         Image(OPENSSL, Path("/usr/bin/openssl"), files={"usr/lib/ssl/openssl.cnf": Path("/dev/null")}).write(openssl)
         cls.cluster.import_image(openssl)

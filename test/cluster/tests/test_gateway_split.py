@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from harness import wait_until
+from harness.addresses import CHOSEN_SERVICES
 from harness.processes import checked
 from images import standard
 
@@ -21,7 +22,7 @@ from .process import program, secret
 from .rights import ALL_IN_ONE, LEASE, rights, union
 
 SHOP = "https://shop.example.com/"
-REDIS, ASKED = "203.0.113.81", "203.0.113.82"
+REDIS, ASKED = CHOSEN_SERVICES[1:3]
 """The addresses of the Services `redis` and `asked`."""
 CONTROL_PLANE = "app.kubernetes.io/component=control-plane"
 DATA_PLANE = "app.kubernetes.io/component=data-plane"
@@ -36,7 +37,7 @@ class Split(Gateway):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.address = "203.0.113.80"
+        cls.address = CHOSEN_SERVICES[0]
         cls.install(wait=False, mode="split", service={"type": "NodePort", "clusterIP": cls.address},
                     dnsConfig={"nameservers": [cls.cluster.nodes[0].address]}, shutdown={"graceSeconds": 3, "idleSeconds": 3, "timeoutSeconds": 30})
         name_control_plane(cls.cluster, "redis.default.svc", REDIS, "asked.default.svc", ASKED)

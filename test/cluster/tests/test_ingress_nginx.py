@@ -14,13 +14,14 @@ from typing import Any
 import yaml
 
 from harness import wait_until
+from harness.addresses import CHOSEN_SERVICES
 from harness.paths import PROJECT
 
 from .gateway import NAMESPACE, PATIENCE, Answer, Gateway, backend, chart, ingress, well
 
 GUIDE = PROJECT / "docs/migrate/ingress-nginx.md"
 CART = "https://cart.example.com/"
-EDGE = "203.0.113.85"
+EDGE = CHOSEN_SERVICES[1]
 """The address of the Service in front of both controllers, in place of the DNS name of a host."""
 STAND_IN = "198.51.100.1"
 """The address of the stand-in for ingress-nginx."""
@@ -57,7 +58,7 @@ class IngressNginx(Gateway):
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.address = "203.0.113.80"
+        cls.address = CHOSEN_SERVICES[0]
         cls.values = yaml.safe_load(code("yaml", "# values.yaml")) | {
             "admissionWebhook": {"enabled": True},
             "service": {"type": "NodePort", "clusterIP": cls.address, "externalTrafficPolicy": "Local", "nodePorts": {"http": NODE_PORT}},
