@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions bench-scale bench-bodies lab check-lab floods soak check-soak clean simulate simulate-faults truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme check-http3 docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions bench-scale bench-bodies bench-latency lab check-lab floods soak check-soak clean simulate simulate-faults truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme check-http3 docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -121,9 +121,15 @@ bench-scale: ## measure start, memory and the change of one route with up to 40,
 	@scripts/bench-scale $(TARGET)/release/sluicegate $(SCALE)
 
 bench-bodies: ## compare the CPU time for each byte of bodies of 1 MB and 100 MB with nginx, down and up (BODIES="--turns 9")
-	@scripts/setup bodies
+	@scripts/setup beside
 	@cargo build --quiet --release --package sluicegate
 	@scripts/bench-bodies $(TARGET)/release/sluicegate $(BODIES)
+
+bench-latency: ## compare latencies at 70 % and 90 % of saturation with nginx and HAProxy, while clients open connections (LATENCY="--turns 9")
+	@scripts/setup beside
+	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --profile local --package sluicegate-lab
+	@scripts/bench-latency $(TARGET)/release/sluicegate $(TARGET)/local/sluicegate-lab $(LATENCY)
 
 lab: ## run an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
 	@scripts/setup peers

@@ -246,7 +246,7 @@ pub struct Limits {
     /// datagrams of further clients. Default 4,096.
     #[n(12)]
     pub udp_flows_per_worker: usize,
-    /// Idle connections to each endpoint that each worker holds open. Default 128.
+    /// Idle connections to each endpoint that each worker holds open. Default 1,024.
     #[n(13)]
     pub pool_per_endpoint: usize,
     /// The buffer of a request's body for a retry, in bytes. Default 64 KiB.
@@ -275,7 +275,7 @@ impl Default for Limits {
             http2_connection_window: 1024 * 1024,
             connections_per_worker: 65_536,
             udp_flows_per_worker: 4096,
-            pool_per_endpoint: 128,
+            pool_per_endpoint: 1024,
             replay: 64 * 1024,
             compressions_per_worker: 128,
         }

@@ -195,7 +195,7 @@ pub(crate) struct SettingsArgs {
     /// to 1Mi]
     #[arg(long, value_name = "SIZE", value_parser = size_in(HEAD), help_heading = "Endpoints")]
     max_response_head: Option<u64>,
-    /// The largest number of idle connections that each worker keeps open to each endpoint. 0: none. [default: 128, at
+    /// The largest number of idle connections that each worker keeps open to each endpoint. 0: none. [default: 1024, at
     /// most 65535]
     #[arg(long, value_name = "N", help_heading = "Endpoints")]
     pool_size: Option<u16>,

@@ -362,7 +362,7 @@ impl<'c> Exchange<'c> {
             if let Some(course) = course.filter(|course| is_nginx || course.has_returns())
                 && snapshot.table.target(index).client_auth.is_none()
             {
-                self.begin_policy(course);
+                self.begin_policy(index, course);
                 if is_nginx {
                     self.check_length()?;
                 }
@@ -378,7 +378,7 @@ impl<'c> Exchange<'c> {
         }
         self.deny_policy_bypass(index)?;
         if let Some(course) = course {
-            self.begin_policy(course);
+            self.begin_policy(index, course);
         }
         Ok(index)
     }
@@ -414,9 +414,9 @@ impl<'c> Exchange<'c> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
-        let headers =
-            self.steered.as_ref().and_then(|steered| steered.policy.compiled.template_headers.as_ref());
-        let form = self.steered.as_ref().and_then(|steered| endpoint_form(&steered.policy));
+        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&self.snapshot));
+        let headers = policy.and_then(|policy| policy.compiled.template_headers.as_ref());
+        let form = policy.and_then(|policy| endpoint_form(policy));
         let keeps_target = !self.is_changed && form.is_some_and(|form| form.nginx.is_some());
         let Scratch { input, head, request, path, request_lines, query, .. } = &mut *self.scratch;
         let buf = input.filled();
@@ -429,7 +429,7 @@ impl<'c> Exchange<'c> {
                 Some(query) => Some(&**query).filter(|query| !query.is_empty()),
                 None => head.query.map(|query| query.of(buf)),
             },
-            host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref()),
+            host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref(), &self.snapshot),
             lines: request_lines,
             headers,
             trusted: client,
@@ -456,7 +456,8 @@ impl<'c> Exchange<'c> {
 
     /// Sends the request to one endpoint after another, as far as a retry is safe, until one responds.
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
-        let (snapshot, policy) = (self.snapshot.clone(), self.traffic().cloned());
+        let snapshot = self.snapshot.clone();
+        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
         let steered = self.steered.as_ref().map(|steered| steered.preference);
         let preference = self.of_session(steered.unwrap_or_default());

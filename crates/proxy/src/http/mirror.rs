@@ -60,10 +60,12 @@ impl Drop for Place {
 impl Exchange<'_> {
     /// Sends a copy of the request to each mirror. The request itself was sent completely.
     pub(super) fn mirror(&self) {
-        let Some(Steered { policy, mirrors, .. }) = &self.steered else { return };
-        if mirrors.is_empty() {
+        let Some(Steered { mirrors, .. }) =
+            self.steered.as_ref().filter(|steered| !steered.mirrors.is_empty())
+        else {
             return;
-        }
+        };
+        let Some(policy) = self.traffic() else { return };
         let failures = &policy.stats.of(self.worker.id).mirror_failures;
         let is_whole =
             self.upload.is_complete() && self.upload.is_replayable() && self.scratch.head.upgrade.is_none();

@@ -31,14 +31,15 @@ use crate::request::HeadView;
 use crate::rule::{self, Backends, RouteIndex, WeightedBackend};
 use crate::template::{Place, TooLong};
 use crate::upstream::{EndpointPreference, RetryBudget};
-use crate::worker::Scratch;
+use crate::worker::{Scratch, Snapshot};
 
 /// The status of nginx that closes the connection without a response.
 const CLOSED: u16 = 444;
 
 /// A request with a traffic policy.
 pub(super) struct Steered {
-    pub(super) policy: Arc<TrafficPolicy>,
+    /// The target with the policy. A reference count of the policy itself would be written by all workers for each request.
+    route: RouteIndex,
     pub(super) preference: EndpointPreference,
     /// The mirrors that receive a copy.
     pub(super) mirrors: Vec<Receiver>,
@@ -46,13 +47,23 @@ pub(super) struct Steered {
     host: Option<Box<str>>,
 }
 
+impl Steered {
+    /// The policy. The snapshot is the snapshot of the request.
+    pub(super) fn policy<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Arc<TrafficPolicy>> {
+        let course = snapshot.table.target(self.route).course.as_deref()?;
+        Some(&course.policy)
+    }
+}
+
 /// The host that the endpoint receives in place of the client's host: by the backend, or else by the rule.
 pub(super) fn rewritten_host<'r>(
     backend: Option<&'r BackendEdits>,
     rule: Option<&'r Steered>,
+    snapshot: &'r Snapshot,
 ) -> Option<&'r str> {
     let rendered = rule.and_then(|steered| steered.host.as_deref());
-    host_for_endpoint(backend, rendered, rule.map(|steered| &*steered.policy))
+    let policy = rule.and_then(|steered| steered.policy(snapshot));
+    host_for_endpoint(backend, rendered, policy.map(|policy| &**policy))
 }
 
 /// The host that the endpoint receives in place of the client's host. `rendered` is the host of the rule's policy, if the host
@@ -79,7 +90,7 @@ impl Exchange<'_> {
 
     /// The traffic policy of the route.
     pub(super) fn traffic(&self) -> Option<&Arc<TrafficPolicy>> {
-        self.steered.as_ref().map(|steered| &steered.policy)
+        self.steered.as_ref()?.policy(&self.snapshot)
     }
 
     /// `Strict-Transport-Security` of the settings: over TLS, unless a policy sets its own.
@@ -89,9 +100,9 @@ impl Exchange<'_> {
         self.snapshot.settings.tls.hsts.filter(|_| is_tls && !has_own)
     }
 
-    /// Begins to apply the policy. Its settings apply from here on.
-    pub(super) fn begin_policy(&mut self, course: &RouteTrafficPolicy) {
-        let policy = course.policy.clone();
+    /// Begins to apply the policy of a target. Its settings apply from here on.
+    pub(super) fn begin_policy(&mut self, route: RouteIndex, course: &RouteTrafficPolicy) {
+        let policy = &course.policy;
         self.head_deadline = request_deadline(
             self.record.started,
             policy.source().features.timeouts.request,
@@ -109,7 +120,7 @@ impl Exchange<'_> {
         } else if policy.source().features.spans.ignores_callers {
             self.ignore_caller_trace();
         }
-        self.steered = Some(Steered { policy, preference, mirrors: Vec::new(), host: None });
+        self.steered = Some(Steered { route, preference, mirrors: Vec::new(), host: None });
     }
 
     /// Responds without an endpoint, if the policy returns a response for the request. A route whose security policy is
@@ -217,7 +228,9 @@ impl Exchange<'_> {
             let has_host = policy.source().features.url_rewrite.host.is_some();
             has_host || policy.compiled.template_headers.is_some()
         };
-        let Some(policy) = self.traffic().filter(has_variables).cloned() else { return Ok(()) };
+        let snapshot = self.snapshot.clone();
+        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
+        let Some(policy) = policy.filter(has_variables) else { return Ok(()) };
         if let Some(host) = &policy.source().features.url_rewrite.host {
             let mut rendered = Vec::new();
             self.template_view().render(host, Place::Header, &mut rendered).map_err(too_long)?;
@@ -263,7 +276,7 @@ impl Exchange<'_> {
     /// The session affinity of the backend, or else of the rule.
     pub(super) fn affinity(&self) -> Option<&Affinity> {
         let of_backend = self.backend_edits.as_ref().and_then(|edits| edits.affinity.as_ref());
-        of_backend.or_else(|| self.steered.as_ref()?.policy.compiled.affinity.as_ref())
+        of_backend.or_else(|| self.traffic()?.compiled.affinity.as_ref())
     }
 
     /// Reads the session that the client states.
@@ -309,7 +322,8 @@ impl Exchange<'_> {
 
     /// Changes the head of the response.
     pub(super) fn steer_response(&mut self) {
-        let Some(Steered { policy, .. }) = &self.steered else { return };
+        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&self.snapshot));
+        let Some(policy) = policy else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
         if policy.compiled.hsts.is_some() && is_own_host(self.client) {
@@ -326,12 +340,11 @@ impl Exchange<'_> {
 
     /// Adds the headers with variables to the response. Its head is that of an endpoint, or empty.
     pub(super) fn add_template_headers(&mut self, status: u16) {
-        let Some(policy) =
-            self.traffic().filter(|policy| policy.compiled.template_headers.is_some()).cloned()
-        else {
+        let snapshot = self.snapshot.clone();
+        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
+        let Some(headers) = policy.and_then(|policy| policy.compiled.template_headers.as_ref()) else {
             return;
         };
-        let Some(headers) = &policy.compiled.template_headers else { return };
         let Scratch { reply, reply_head, response_lines, .. } = &mut *self.scratch;
         headers.strip(status, &mut reply_head.lines, reply.filled(), response_lines);
         let mut lines = std::mem::take(&mut self.scratch.response_lines);
@@ -347,13 +360,10 @@ impl Exchange<'_> {
         let Some(mut mark) = mark.or(self.session.map(|session| session.mark)) else { return };
         let Some(upstream) = self.record.upstream.clone() else { return };
         // Apart from `self`, whose lines change.
-        let (steered, edits) = (self.traffic().cloned(), self.backend_edits.clone());
+        let (snapshot, edits) = (self.snapshot.clone(), self.backend_edits.clone());
+        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
         let of_backend = edits.as_ref().and_then(|edits| edits.affinity.as_ref());
-        let Some(affinity) =
-            of_backend.or_else(|| steered.as_ref().and_then(|policy| policy.compiled.affinity.as_ref()))
-        else {
-            return;
-        };
+        let Some(affinity) = of_backend.or_else(|| policy?.compiled.affinity.as_ref()) else { return };
         if let Some(session) = self.session.filter(|_| is_of_endpoint) {
             let (stays, before) = (affinity.outlives_failures(), session.mark);
             match affinity.is_hashed() {

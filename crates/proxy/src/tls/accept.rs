@@ -7,11 +7,10 @@ use std::task::{Context, Poll, ready};
 use crate::net::TcpStream;
 use rustls::Error;
 use rustls::server::Acceptor;
-use tokio::sync::Semaphore;
-use tokio::task::yield_now;
 
 use super::acme::is_validation;
 use super::table::{Found, Session, TlsTable};
+use super::turns::Turns;
 use crate::buffer::Buffer;
 use crate::failure::TlsFault;
 use crate::stream::{RECORD_HEADER, Stream, TlsStream, record_length};
@@ -65,9 +64,7 @@ impl From<TlsFault> for Rejected {
 
 /// Performs the handshake on a new connection.
 ///
-/// A key exchange and a signature take as long as ten or more requests. One handshake at a time has its `turn`, and the
-/// worker does its other work in between. Otherwise open connections would wait until all new clients have finished their
-/// handshakes.
+/// The key exchange and the signature wait for one of the worker's `turns`.
 ///
 /// # Errors
 /// Faults of the client or of the network. An alert tells the client the reason, if possible.
@@ -75,7 +72,7 @@ pub(crate) async fn accept(
     mut tcp: TcpStream,
     table: &TlsTable,
     limit: usize,
-    turn: &Semaphore,
+    turns: &Turns,
 ) -> Result<Accepted, Rejected> {
     let hello = match read_client_hello(&mut tcp, limit).await {
         Ok(Some(hello)) => hello,
@@ -87,8 +84,7 @@ pub(crate) async fn accept(
     {
         let stream = TlsStream::server(tcp, config.clone(), hello.records);
         let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
-        let _permit = turn.acquire().await;
-        return match poll_fn(|cx| stream.poll_handshake(cx)).await {
+        return match handshake(&mut stream, turns).await {
             Ok(()) => Ok(Accepted::Validated(stream)),
             Err(error) => Err(Rejected { fault: of_io(&error), stream: Some(Stream::Tls(stream)) }),
         };
@@ -104,21 +100,21 @@ pub(crate) async fn accept(
     let mut session = Session { name: hello.name, host: host.clone(), negotiated: (None, None) };
     let stream = TlsStream::server(tcp, host.config.clone(), hello.records);
     let mut stream = Box::new(stream.map_err(|error| TlsFault::of(&error))?);
-    let permit = turn.acquire().await;
-    let answered = poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx))).await;
-    // Waits until the worker has checked its sockets.
-    yield_now().await;
-    drop(permit);
-    let handshake = match answered {
-        Poll::Ready(handshake) => handshake,
-        Poll::Pending => poll_fn(|cx| stream.poll_handshake(cx)).await,
-    };
-    match handshake {
+    match handshake(&mut stream, turns).await {
         Ok(()) => {
             session.negotiated = (stream.version(), stream.cipher());
             Ok(Accepted::Tls(stream, session))
         }
         Err(error) => Err(Rejected { fault: of_io(&error), stream: Some(Stream::Tls(stream)) }),
+    }
+}
+
+/// Answers the ClientHello in a turn, and then waits for the client.
+async fn handshake(stream: &mut TlsStream, turns: &Turns) -> io::Result<()> {
+    let answered = turns.take(poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx)))).await;
+    match answered {
+        Poll::Ready(handshake) => handshake,
+        Poll::Pending => poll_fn(|cx| stream.poll_handshake(cx)).await,
     }
 }
 

@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`mod@accept`] | a client's handshake, within limits |
+//! | [`turns`] | the turns of handshakes on a worker |
 //! | [`table`] | the host names, each with its certificates |
 //! | [`mod@own`] | the default certificate, if the configuration has none |
 //! | [`mod@acme`] | the proofs for an ACME server that the gateway serves a host |
@@ -19,6 +20,7 @@ mod own;
 mod quic;
 mod table;
 mod ticket;
+mod turns;
 mod upstream;
 mod verifier;
 
@@ -36,6 +38,7 @@ pub(crate) use acme::{AcmeHosts, CHALLENGE_PATH};
 pub(crate) use client_auth::{Identity, identity, is_accepted};
 pub(crate) use quic::{QuicHandshake, QuicNames};
 pub(crate) use table::{Compiler, Session, TlsTable, TlsTables};
+pub(crate) use turns::Turns;
 pub(crate) use upstream::{Connector, handshake, unverified, verifying};
 
 /// The algorithms, with hybrid post-quantum key exchange (X25519MLKEM768) preferred.

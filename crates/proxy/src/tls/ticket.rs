@@ -35,7 +35,7 @@ pub(super) struct Tickets {
 struct Keys {
     epoch: u64,
     /// The first key encrypts, all decrypt.
-    keys: Vec<Arc<Key>>,
+    keys: Arc<[Key]>,
 }
 
 struct Key {
@@ -49,7 +49,7 @@ impl Tickets {
     }
 
     /// The current keys.
-    fn keys(&self, now: SystemTime) -> Vec<Arc<Key>> {
+    fn keys(&self, now: SystemTime) -> Arc<[Key]> {
         let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let epoch = seconds / EPOCH.as_secs();
         // The lock is taken once in a handshake, never in a request.
@@ -59,7 +59,7 @@ impl Tickets {
             let epochs =
                 [epoch].into_iter().chain((epoch.saturating_sub(OLDER)..epoch).rev()).chain([epoch + 1]);
             let of_epoch = |epoch| self.secrets.iter().filter_map(move |secret| self.derive(secret, epoch));
-            keys.keys = epochs.flat_map(of_epoch).map(Arc::new).collect();
+            keys.keys = epochs.flat_map(of_epoch).collect();
             keys.epoch = epoch;
         }
         keys.keys.clone()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sluicegate_model::Settings;
+use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 pub(crate) use scratch::Scratch;
@@ -22,6 +22,7 @@ use crate::feature::authentication::jwt::TokenMemory;
 use crate::feature::ext_auth::Externals;
 use crate::record::Sinks;
 use crate::rule::Table;
+use crate::tls::Turns;
 use crate::upstream::slot::place;
 use crate::upstream::{EndpointSet, LocalUpstream, SharedUpstream, UpstreamContext};
 use scratch::Spares;
@@ -41,8 +42,7 @@ pub(crate) struct Worker {
     retired: RefCell<Vec<(Instant, Rc<LocalUpstream>)>>,
     upstream_context: Rc<UpstreamContext>,
     spares: Spares,
-    /// Limits TLS handshakes that compute at the same time.
-    pub(crate) handshakes: Semaphore,
+    pub(crate) handshakes: Turns,
     stop: Cell<Option<Stop>>,
     /// Notified when `stop` is set.
     stopped: Notify,
@@ -101,7 +101,7 @@ impl Worker {
             upstreams: RefCell::default(),
             retired: RefCell::default(),
             spares: Spares::default(),
-            handshakes: Semaphore::new(1),
+            handshakes: Turns::new(),
             stop: Cell::new(None),
             stopped: Notify::new(),
             date: Cell::new((0, http_date(0))),

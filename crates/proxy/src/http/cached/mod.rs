@@ -158,7 +158,7 @@ impl Exchange<'_> {
                 Some(query) => Some(&**query).filter(|query| !query.is_empty()),
                 None => self.head().query(),
             },
-            host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref()),
+            host: rewritten_host(self.backend_edits.as_deref(), self.steered.as_ref(), &self.snapshot),
             upstream,
         };
         asked(cache.rules(), &self.view(), self.client.origin.listener.port(), &forwarded)

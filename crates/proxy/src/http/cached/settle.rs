@@ -34,10 +34,9 @@ impl Exchange<'_> {
         upstream: &Rc<LocalUpstream>,
         connection: Connection,
     ) -> Result<ResponseAction, Refusal> {
-        let (Some(mut cached), Some(steered)) = (self.cached.take(), &self.steered) else {
+        let (Some(mut cached), Some(policy)) = (self.cached.take(), self.traffic().cloned()) else {
             return Ok(ResponseAction::ForwardResponse(connection));
         };
-        let policy = steered.policy.clone();
         let status = self.scratch.reply_head.status;
         if !matches!(self.scratch.head.method, Method::Get | Method::Head) {
             if matches!(status, 200..=399) {
@@ -148,7 +147,7 @@ impl Exchange<'_> {
             cached.cache.remove(stale);
         }
         self.compare(cached, now);
-        let (Some(flight), Some(steered)) = (cached.flight.take(), &self.steered) else { return false };
+        let (Some(flight), Some(policy)) = (cached.flight.take(), self.traffic()) else { return false };
         let (request, reply) = (&self.scratch.request, (head, self.scratch.reply.filled()));
         let times = times(self.worker, self.record.asked, now);
         let draft = Draft::of(&cached.asked, request, reply, cached.cache.rules(), &times);
@@ -157,7 +156,7 @@ impl Exchange<'_> {
             return false;
         };
         flight.ends(Outcome::NotShareable);
-        let stats = (steered.policy.stats.clone(), self.worker.id);
+        let stats = (policy.stats.clone(), self.worker.id);
         cached.collector = Collector::new(flight, draft, head.framing, stats).map(Box::new);
         cached.collector.is_some()
     }

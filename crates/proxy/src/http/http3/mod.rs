@@ -27,7 +27,7 @@ use sluicegate_http1::RequestFraming;
 use sluicegate_http3::{Code, Protocol};
 use sluicegate_proxy_protocol::Addresses;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Client, Origin, aged, end};
@@ -161,11 +161,8 @@ impl<'w> Handshake<'w> {
     ) -> Result<(quinn::Connection, Session, watch::Sender<bool>), ConnectionError> {
         let worker = self.0;
         let has_early_data = worker.settings().tls.http3.is_some_and(|http3| http3.early_data);
-        // As for TLS over TCP, one handshake computes at a time, and the worker does its other work in between.
-        let permit = worker.handshakes.acquire().await;
-        let mut connecting: Connecting = incoming.accept_with(config)?;
-        yield_now().await;
-        drop(permit);
+        let connecting = worker.handshakes.take(async { incoming.accept_with(config) });
+        let mut connecting: Connecting = connecting.await?;
         let data = connecting.handshake_data().await?;
         let Ok(handshake) = data.downcast::<QuicHandshake>() else {
             return Err(ConnectionError::LocallyClosed);

@@ -136,6 +136,12 @@ async fn connection(kind: Kind, addr: SocketAddr, source: SocketAddr, counts: &C
                 drain(&mut stream).await;
             }
         }
+        Script::Abort(bytes) => {
+            if said(&mut stream, &bytes).await.is_ok() && matches!(stream.read(&mut [0; 4096]).await, Ok(1..))
+            {
+                return Ok(());
+            }
+        }
         Script::Stall(bytes) => {
             if said(&mut stream, &bytes).await.is_ok() {
                 while stream.take_error()?.is_none() {

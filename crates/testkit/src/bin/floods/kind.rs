@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     NoReading,
     /// TLS handshakes that the client does not finish.
     HalfOpen,
+    /// TLS handshakes up to the signature of the gateway, again and again.
+    Handshakes,
     /// A `ClientHello` at one byte per 100 ms.
     SlowHello,
     /// A `ClientHello` above the limit of its size.
@@ -48,6 +50,8 @@ pub(crate) enum Script {
     Flood(Vec<u8>, Blocks),
     /// Sends a beginning, then nothing, and reads the responses.
     Hold(Vec<u8>),
+    /// Sends a beginning, then resets the connection after the first bytes of the response.
+    Abort(Vec<u8>),
     /// Sends a beginning, then nothing, and does not read.
     Stall(Vec<u8>),
     /// Sends single bytes, slowly.
@@ -76,6 +80,7 @@ impl Kind {
             Self::NoWindow => "no window",
             Self::NoReading => "no reading",
             Self::HalfOpen => "half-open TLS",
+            Self::Handshakes => "handshakes",
             Self::SlowHello => "slow hello",
             Self::HugeHello => "huge hello",
             Self::FragmentedHello => "hello in bytes",
@@ -84,7 +89,10 @@ impl Kind {
 
     /// Whether the flood is for the HTTPS listener. HTTP/2 floods use clear text, which costs the flooder least.
     pub(crate) fn is_of_tls(self) -> bool {
-        matches!(self, Self::HalfOpen | Self::SlowHello | Self::HugeHello | Self::FragmentedHello)
+        matches!(
+            self,
+            Self::HalfOpen | Self::Handshakes | Self::SlowHello | Self::HugeHello | Self::FragmentedHello
+        )
     }
 
     /// The number of connections: `few` for floods that keep the gateway busy, `many` for floods that only wait.
@@ -92,6 +100,7 @@ impl Kind {
         match self {
             Self::HalfOpen => many,
             Self::SlowHello => many / 10,
+            Self::Handshakes => few * 8,
             _ => few,
         }
     }
@@ -135,6 +144,7 @@ impl Kind {
                 Script::Stall(said)
             }
             Self::HalfOpen => Script::Hold(hello::whole()),
+            Self::Handshakes => Script::Abort(hello::whole()),
             Self::SlowHello => Script::Drip(hello::whole()),
             Self::HugeHello => Script::Hold(hello::huge()),
             Self::FragmentedHello => Script::Hold(hello::in_bytes()),
