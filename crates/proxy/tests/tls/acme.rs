@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls_pki_types::PrivateKeyDer;
@@ -6,7 +7,11 @@ use sluicegate_model::tls::PrivateKey;
 use sluicegate_model::{AcmeHost, Certificate, KeyKind};
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::tls::ClientOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
+use crate::hostile::hello_of;
 use crate::{TestResult, get, shown, trusting, with_names};
 
 const TOKEN: &str = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA";
@@ -103,5 +108,27 @@ async fn challenge_certificate_is_only_for_clients_that_offer_acme_alone() -> Te
     // The end of the challenge.
     gateway.configure(|config| Arc::make_mut(&mut config.tls).acme.clear()).await;
     assert!(gateway.connect_tls(&acme(&["acme-tls/1"]), "a.test").await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn client_that_stalls_in_a_challenge_delays_no_other_handshake() -> TestResult {
+    let backend = Backend::start(Behaviour::echo()).await?;
+    let made = challenge("a.test")?;
+    let gateway = with_names(&["a.test"])
+        .workers(1)
+        .tls(|tls| tls.acme.push(host("a.test", Some(made))))
+        .settings(|settings| settings.timeouts.tls_handshake = Duration::from_secs(3600))
+        .backends([&backend])
+        .start()
+        .await?;
+    let mut stalled = TcpStream::connect(gateway.https_addr()).await?;
+    stalled.write_all(&hello_of(acme(&["acme-tls/1"])).await?).await?;
+    // The gateway has answered, and waits for the client.
+    stalled.read_u8().await?;
+    let options = acme(&[]);
+    let other = timeout(Duration::from_secs(10), gateway.connect_tls(&options, "a.test"));
+    assert_eq!(other.await??.request(get("a.test")).await?.status, 200);
+    drop(stalled);
     Ok(())
 }

@@ -4,6 +4,7 @@ use sluicegate_proxy::failure::TlsFault;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::Client;
 use sluicegate_testkit::gateway::Gateway;
+use sluicegate_testkit::tls::ClientOptions;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -12,10 +13,14 @@ use crate::{TestResult, failed, failures, get, serving, trusting};
 
 /// The ClientHello of a real client.
 async fn hello() -> anyhow::Result<Vec<u8>> {
+    hello_of(trusting()).await
+}
+
+/// The ClientHello of a real client with these options.
+pub(crate) async fn hello_of(options: ClientOptions) -> anyhow::Result<Vec<u8>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let addr = listener.local_addr()?;
-    let client =
-        tokio::spawn(async move { Client::connect_tls(addr, &trusting(), "a.test").await.map(drop) });
+    let client = tokio::spawn(async move { Client::connect_tls(addr, &options, "a.test").await.map(drop) });
     let (mut socket, _) = listener.accept().await?;
     let mut header = [0; 5];
     socket.read_exact(&mut header).await?;
