@@ -117,6 +117,12 @@ impl Method {
         }
     }
 
+    /// Whether a request asks for no change of state (RFC 9110, 9.2.1).
+    #[inline]
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+    }
+
     /// Whether two identical requests have the effect of one request (RFC 9110, 9.2.2), so that the gateway may retry
     /// after the connection breaks. Unknown methods are not idempotent.
     #[inline]

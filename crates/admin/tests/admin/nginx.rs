@@ -70,9 +70,10 @@ async fn get(gateway: &Gateway, path: &str) -> anyhow::Result<u16> {
     Ok(client::get(gateway.http, HOST, path).await?.status)
 }
 
-/// Scrapes once this many requests are counted.
+/// Scrapes once this many requests are counted, under both names: a worker may count a request in the middle of a scrape.
 async fn scrape(gateway: &Gateway, requests: f64) -> anyhow::Result<Exposition> {
-    let all = |now: &Exposition| now.sum("nginx_ingress_controller_requests", &[]) >= requests;
+    const NAMES: [&str; 2] = ["nginx_ingress_controller_requests", "sluicegate_requests_total"];
+    let all = |now: &Exposition| NAMES.iter().all(|name| now.sum(name, &[]) >= requests);
     gateway.scrape_until("all requests are counted", all).await
 }
 

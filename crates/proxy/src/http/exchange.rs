@@ -464,6 +464,7 @@ impl<'c> Exchange<'c> {
         let conditions = policy.as_ref().and_then(|policy| policy.retry_conditions());
         let idempotent = self.scratch.head.method.is_idempotent()
             || conditions.is_some_and(|conditions| conditions.non_idempotent);
+        let is_safe = self.scratch.head.method.is_safe();
         let budget = upstream.retry_budget();
         if let Some(budget) = &budget {
             budget.count_request(Instant::now());
@@ -493,7 +494,12 @@ impl<'c> Exchange<'c> {
             // A request that was refused before any processing counts as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
             let leaves = idempotent && !last && conditions.is_none_or(|conditions| conditions.error);
-            let failure = match self.attempt(upstream, &mut connection, leaves).await {
+            connection.set_reset(is_safe);
+            let attempt = self.attempt(upstream, &mut connection, leaves).await;
+            // Without its client, the request has no purpose.
+            connection
+                .set_reset(is_safe && matches!(&attempt, Err(fault) if !matches!(fault, Fault::Upstream(_))));
+            let failure = match attempt {
                 Ok(()) if last || !idempotent || !self.retries_status(self.scratch.reply_head.status) => {
                     return Ok(connection);
                 }

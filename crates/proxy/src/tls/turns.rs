@@ -9,18 +9,18 @@ use tokio::task::yield_now;
 /// The time of other work after a turn, as a multiple of the turn.
 const OTHER_WORK: u32 = 2;
 
-/// A worker that returns to a task within this time, twice in a row, had no other work. It has only checked its sockets. Once is not
-/// enough: two tasks may change their order.
+/// If a task yields and runs again within this time, twice in a row, the worker has no other work. Once is not enough: the worker may
+/// run this task again before another task that is ready.
 const IDLE: Duration = Duration::from_micros(10);
 
-/// The turns of handshakes on a worker: one at a time, and at most a third of the worker's time while it has other work.
+/// The turns of handshakes on a worker: one at a time, and at most a third of the worker's time while it always has other work.
 ///
-/// A key exchange and a signature take as long as ten or more requests. Without turns, open connections would wait until all new
+/// A key exchange and a signature take at least as long as ten requests. Without turns, open connections would wait until all new
 /// clients have finished their handshakes. Without other work, the next turn follows at once.
 pub(crate) struct Turns {
     /// The one turn.
     turn: Semaphore,
-    /// Until then, other work has precedence.
+    /// Until this time, other work goes before the next handshake.
     next: Cell<Option<Instant>>,
 }
 
@@ -29,16 +29,16 @@ impl Turns {
         Self { turn: Semaphore::new(1), next: Cell::new(None) }
     }
 
-    /// Waits for a turn, then computes. The future `compute` is ready at once: it waits for no client.
+    /// Waits for a turn, then computes. The future `compute` finishes in its first poll: it never waits for a client.
     pub(crate) async fn take<T>(&self, compute: impl Future<Output = T>) -> T {
-        // The semaphore is never closed. Without a permit, a handshake would still be correct.
+        // An error means that the semaphore is closed, which never happens.
         let permit = self.turn.acquire().await;
         self.let_others_work().await;
         let start = Instant::now();
         let computed = compute.await;
         let end = Instant::now();
         self.next.set(end.checked_add((end - start) * OTHER_WORK));
-        // The worker checks its sockets before the next turn, also without other work.
+        // The worker checks its sockets before the next turn, even if there is no other work.
         yield_now().await;
         drop(permit);
         computed
@@ -81,7 +81,7 @@ mod tests {
         }
     }
 
-    /// The starts and ends of turns that wait for each other.
+    /// The starts and ends of turns that compete for the worker.
     async fn turns(count: usize) -> Vec<(Instant, Instant)> {
         let (turns, times) = (Rc::new(Turns::new()), Rc::new(RefCell::new(Vec::new())));
         let tasks: Vec<_> = (0..count)
@@ -133,7 +133,7 @@ mod tests {
     async fn handshakes_follow_at_once_on_a_worker_without_other_work() {
         let times = LocalSet::new().run_until(turns(50)).await;
         let followed = |pair: &&[(Instant, Instant)]| pair[1].0 - pair[0].1 < COMPUTED;
-        // The machine may have interrupted some of them.
+        // The operating system may have interrupted some turns.
         assert!(times.windows(2).filter(followed).count() > 10, "{times:?}");
     }
 }

@@ -55,6 +55,11 @@ impl Connection {
         &self.in_flight_guard.endpoint
     }
 
+    /// Sets whether a drop resets the connection. A request must be harmless if the endpoint never reads it.
+    pub(crate) fn set_reset(&mut self, is_reset: bool) {
+        self.socket.is_reset = is_reset;
+    }
+
     /// Whether an earlier request used the connection.
     pub(crate) fn is_reused(&self) -> bool {
         self.socket.uses > 0

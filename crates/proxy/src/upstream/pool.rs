@@ -26,15 +26,26 @@ pub(crate) struct Socket {
     pub(crate) stream: Stream,
     /// How many requests it has served.
     pub(crate) uses: u64,
+    /// Whether the connection is reset rather than closed: no one waits for the response of the endpoint. After a close, the kernel
+    /// would hold the local port for a minute (TIME_WAIT), and clients that cancel requests could use up all ports.
+    pub(super) is_reset: bool,
     id: u64,
     watch: Waker,
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_reset {
+            self.stream.break_off();
+        }
+    }
 }
 
 impl Socket {
     pub(crate) fn new(stream: Stream, event: IdleEvent, events: &Arc<IdleEvents>) -> Self {
         let id = event.socket;
         let watch = Waker::from(Arc::new(Watch { event, events: events.clone() }));
-        Self { stream, uses: 0, id, watch }
+        Self { stream, uses: 0, is_reset: false, id, watch }
     }
 
     /// Whether nothing can be read: neither the peer's close nor unexpected bytes. From now on the pool is notified when

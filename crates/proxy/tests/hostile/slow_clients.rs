@@ -1,11 +1,15 @@
 //! Clients that send or read slowly, or disconnect: the gateway bounds their time and frees their resources.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use sluicegate_model::Settings;
 use sluicegate_proxy::failure::ClientFault;
 use sluicegate_testkit::backend::{Backend, Behaviour};
+use sluicegate_testkit::client::LIMIT;
 use sluicegate_testkit::gateway::Gateway;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 
 use super::{GET, Stage, TestResult, client_faults, gateway_to, serves_on};
 
@@ -177,6 +181,27 @@ async fn client_disconnect_before_the_response_closes_the_endpoint_connection() 
     }
     backend.set(Behaviour::ok());
     serves_on(&gateway).await
+}
+
+// After a close, the kernel holds the local port for a minute, so that clients could use up all ports to an endpoint. A POST
+// may have a purpose without its client, and a reset could take it from the endpoint.
+#[tokio::test]
+async fn client_disconnect_resets_the_endpoint_connection_of_a_safe_request() -> TestResult {
+    let stage = Stage::set().await?;
+    for (request, is_reset) in [(GET.to_owned(), true), ("POST".to_owned() + &GET[3..], false)] {
+        let mut client = stage.gateway.connect().await?;
+        client.send(&request).await?;
+        let (mut endpoint, _) = timeout(LIMIT, stage.listener.accept()).await??;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(endpoint.read_u8().await?);
+        }
+        drop(client);
+        let end = timeout(LIMIT, endpoint.read(&mut [0; 1])).await?;
+        let expected = if is_reset { Err(ErrorKind::ConnectionReset) } else { Ok(0) };
+        assert_eq!(end.map_err(|error| error.kind()), expected, "{request}");
+    }
+    stage.gateway.wait_until_idle().await
 }
 
 #[tokio::test]
