@@ -86,13 +86,6 @@ impl From<kernel::TcpStream> for TcpStream {
 }
 
 impl TcpStream {
-    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
-        match simulated::is_running() {
-            true => simulated::connect(address).await.map(Self::Simulated),
-            false => kernel::TcpStream::connect(address).await.map(Self::Kernel),
-        }
-    }
-
     pub(crate) fn into_std(self) -> io::Result<DetachedTcpStream> {
         Ok(match self {
             Self::Kernel(stream) => DetachedTcpStream::Kernel(stream.into_std()?),
@@ -224,6 +217,14 @@ pub(crate) fn unacknowledged_for(stream: &TcpStream) -> io::Result<Option<Durati
     match stream {
         TcpStream::Kernel(stream) => sluicegate_sys::unacknowledged_for(stream),
         TcpStream::Simulated(_) => Ok(None),
+    }
+}
+
+/// Connects to a socket of the kernel or of the simulated network.
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    match simulated::is_running() {
+        true => simulated::connect(address).await.map(TcpStream::Simulated),
+        false => kernel::connect(address).await.map(TcpStream::Kernel),
     }
 }
 

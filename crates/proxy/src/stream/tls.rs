@@ -678,7 +678,7 @@ mod tests {
         let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
         let server = server.with_single_cert(certificate.chain.clone(), certificate.key.clone().0).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let connect = TcpStream::connect(listener.local_addr().unwrap());
+        let connect = crate::net::connect(listener.local_addr().unwrap());
         let (tcp, accepted) = tokio::join!(connect, listener.accept());
         let name = ServerName::try_from("a.test").unwrap();
         let mut client = TlsStream::client(tcp.unwrap(), Arc::new(client), name).unwrap();

@@ -24,7 +24,7 @@ use super::pool::Socket;
 use super::shared::Security;
 use crate::deadline::after;
 use crate::failure::Failure;
-use crate::net::{TcpStream, is_silent};
+use crate::net::{connect, is_silent};
 use crate::stream::{Http2Connections, Stream};
 
 /// The shortest time before a second connect starts.
@@ -487,7 +487,7 @@ async fn open_one(
     header: Option<Rc<[u8]>>,
     security: Security,
 ) -> Result<Stream, Failure> {
-    let mut stream = TcpStream::connect(address).await.map_err(|error| Failure::of_connect(&error))?;
+    let mut stream = connect(address).await.map_err(|error| Failure::of_connect(&error))?;
     // A peer that is gone already is noticed at the first use.
     let _ = stream.set_nodelay(true);
     if let Some(header) = header {

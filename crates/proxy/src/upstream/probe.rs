@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::local::{LocalEndpoint, LocalUpstream};
 use crate::failure::Failure;
-use crate::net::TcpStream;
+use crate::net::connect;
 
 /// How many consecutive new connections are closed without a response before an endpoint becomes unhealthy.
 const RESETS_BEFORE_EJECTION: u32 = 3;
@@ -118,7 +118,7 @@ async fn probe(upstream: Rc<LocalUpstream>, endpoint: Rc<LocalEndpoint>) {
         if endpoint.is_removed() || !endpoint.shared.is_unhealthy() {
             return;
         }
-        if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, TcpStream::connect(endpoint.shared.address())).await {
+        if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, connect(endpoint.shared.address())).await {
             upstream.note_success(&endpoint);
             return;
         }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use crate::net::TcpStream;
+use crate::net::{TcpStream, connect};
 use sluicegate_http1::{
     Chunk, ChunkedDecoder, HeadLimits, HeadScan, Method, ResponseError, ResponseFraming, ResponseHead,
 };
@@ -392,8 +392,7 @@ impl Connections {
         loop {
             if let Some(address) = next.next() {
                 let (address, begun) = (*address, Instant::now());
-                connects
-                    .spawn_local(async move { Ok((TcpStream::connect(address).await?, begun.elapsed())) });
+                connects.spawn_local(async move { Ok((connect(address).await?, begun.elapsed())) });
             }
             match timeout(hedge, connects.join_next()).await {
                 Ok(Some(Ok(Ok((tcp, took))))) => return Ok(Raced::Made(tcp, took)),
