@@ -80,6 +80,7 @@ mod kernel {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::io::ErrorKind;
     use std::pin::pin;
     use std::task::Poll;
@@ -96,7 +97,8 @@ mod tests {
         {
             // On loopback, the kernel establishes the connection at once. The runtime learns this later.
             let mut connecting = pin!(connect(address));
-            std::future::poll_fn(|cx| Poll::Ready(assert!(connecting.as_mut().poll(cx).is_pending()))).await;
+            let is_pending = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await;
+            assert!(is_pending);
         }
         let (mut accepted, _) = listener.accept().await.unwrap();
         assert_eq!(accepted.read_u8().await.unwrap_err().kind(), ErrorKind::ConnectionReset);

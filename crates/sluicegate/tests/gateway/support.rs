@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sluicegate_netns::Process;
@@ -151,7 +152,18 @@ endpoints: [{{addresses: [{}]}}]
     addresses.into_iter().enumerate().map(slice).collect()
 }
 
-/// An address with a port without a listener.
+/// An address with a port without a listener, another one for each call. Linux chooses ports above this range for clients
+/// (`ip_local_port_range`), so no client of another test takes the port before the gateway listens.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        let next = std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(FIRST + next % COUNT)?));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    anyhow::bail!("no port from {FIRST} on is free")
 }
