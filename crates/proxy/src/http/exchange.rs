@@ -414,7 +414,7 @@ impl<'c> Exchange<'c> {
         let upstream = self.worker.upstream(slot).ok_or(Failure::NoEndpoint)?;
         self.record.upstream = Some(upstream.clone());
         let client = self.trusted.then(|| self.client_address());
-        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&self.snapshot));
+        let policy = self.traffic_in(&self.snapshot);
         let headers = policy.and_then(|policy| policy.compiled.template_headers.as_ref());
         let form = policy.and_then(|policy| endpoint_form(policy));
         let keeps_target = !self.is_changed && form.is_some_and(|form| form.nginx.is_some());
@@ -457,7 +457,7 @@ impl<'c> Exchange<'c> {
     /// Sends the request to one endpoint after another, as far as a retry is safe, until one responds.
     async fn attempts(&mut self, upstream: &Rc<LocalUpstream>) -> Result<Connection, Fault> {
         let snapshot = self.snapshot.clone();
-        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
+        let policy = self.traffic_in(&snapshot);
         let settings = policy.as_ref().map_or(&*snapshot.settings, |policy| &*policy.compiled.settings);
         let steered = self.steered.as_ref().map(|steered| steered.preference);
         let preference = self.of_session(steered.unwrap_or_default());
@@ -494,11 +494,12 @@ impl<'c> Exchange<'c> {
             // A request that was refused before any processing counts as not sent.
             let last = self.record.attempts - refused >= settings.resilience.attempts;
             let leaves = idempotent && !last && conditions.is_none_or(|conditions| conditions.error);
+            // Without its client, the request has no purpose.
             connection.set_reset(is_safe);
             let attempt = self.attempt(upstream, &mut connection, leaves).await;
-            // Without its client, the request has no purpose.
-            connection
-                .set_reset(is_safe && matches!(&attempt, Err(fault) if !matches!(fault, Fault::Upstream(_))));
+            if matches!(attempt, Ok(()) | Err(Fault::Upstream(_))) {
+                connection.set_reset(false);
+            }
             let failure = match attempt {
                 Ok(()) if last || !idempotent || !self.retries_status(self.scratch.reply_head.status) => {
                     return Ok(connection);

@@ -49,7 +49,7 @@ pub(super) struct Steered {
 
 impl Steered {
     /// The policy. The snapshot is the snapshot of the request.
-    pub(super) fn policy<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Arc<TrafficPolicy>> {
+    fn policy<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Arc<TrafficPolicy>> {
         let course = snapshot.table.target(self.route).course.as_deref()?;
         Some(&course.policy)
     }
@@ -90,7 +90,12 @@ impl Exchange<'_> {
 
     /// The traffic policy of the route.
     pub(super) fn traffic(&self) -> Option<&Arc<TrafficPolicy>> {
-        self.steered.as_ref()?.policy(&self.snapshot)
+        self.traffic_in(&self.snapshot)
+    }
+
+    /// The traffic policy of the route, in the snapshot of the request. The request can change while the policy is borrowed.
+    pub(super) fn traffic_in<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Arc<TrafficPolicy>> {
+        self.steered.as_ref()?.policy(snapshot)
     }
 
     /// `Strict-Transport-Security` of the settings: over TLS, unless a policy sets its own.
@@ -229,8 +234,7 @@ impl Exchange<'_> {
             has_host || policy.compiled.template_headers.is_some()
         };
         let snapshot = self.snapshot.clone();
-        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
-        let Some(policy) = policy.filter(has_variables) else { return Ok(()) };
+        let Some(policy) = self.traffic_in(&snapshot).filter(has_variables) else { return Ok(()) };
         if let Some(host) = &policy.source().features.url_rewrite.host {
             let mut rendered = Vec::new();
             self.template_view().render(host, Place::Header, &mut rendered).map_err(too_long)?;
@@ -322,8 +326,7 @@ impl Exchange<'_> {
 
     /// Changes the head of the response.
     pub(super) fn steer_response(&mut self) {
-        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&self.snapshot));
-        let Some(policy) = policy else { return };
+        let Some(policy) = self.traffic_in(&self.snapshot) else { return };
         let scratch = &mut *self.scratch;
         policy.compiled.response.strip(&mut scratch.reply_head.lines, scratch.reply.filled());
         if policy.compiled.hsts.is_some() && is_own_host(self.client) {
@@ -341,7 +344,7 @@ impl Exchange<'_> {
     /// Adds the headers with variables to the response. Its head is that of an endpoint, or empty.
     pub(super) fn add_template_headers(&mut self, status: u16) {
         let snapshot = self.snapshot.clone();
-        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
+        let policy = self.traffic_in(&snapshot);
         let Some(headers) = policy.and_then(|policy| policy.compiled.template_headers.as_ref()) else {
             return;
         };
@@ -361,7 +364,7 @@ impl Exchange<'_> {
         let Some(upstream) = self.record.upstream.clone() else { return };
         // Apart from `self`, whose lines change.
         let (snapshot, edits) = (self.snapshot.clone(), self.backend_edits.clone());
-        let policy = self.steered.as_ref().and_then(|steered| steered.policy(&snapshot));
+        let policy = self.traffic_in(&snapshot);
         let of_backend = edits.as_ref().and_then(|edits| edits.affinity.as_ref());
         let Some(affinity) = of_backend.or_else(|| policy?.compiled.affinity.as_ref()) else { return };
         if let Some(session) = self.session.filter(|_| is_of_endpoint) {
