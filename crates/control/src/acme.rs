@@ -117,6 +117,13 @@ pub(crate) struct Translated {
     wished: Vec<Wished>,
 }
 
+impl Translated {
+    /// Whether no object asks for a certificate.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wished.is_empty()
+    }
+}
+
 /// The part of the model for ACME.
 pub(crate) struct Emitted {
     pub(crate) hosts: Vec<Arc<AcmeHost>>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use sluicegate_model::policy::{Consumer, Security};
 use sluicegate_model::tls::TicketSecret;
-use sluicegate_model::{Config, EntryPoint, Rule, Serves, Tls, UpstreamKey};
+use sluicegate_model::{Config, EntryPoint, Rule, Serves, Tls, UpstreamKey, Upstreams};
 
 /// The configurations of all scopes: of the shared data planes (`None`), and of each scope that a listener names.
 pub(crate) fn split(config: &Arc<Config>) -> BTreeMap<Option<Arc<str>>, Arc<Config>> {
@@ -58,11 +58,11 @@ fn part(config: &Config, scope: Option<&str>) -> Config {
         listeners,
         tls: Arc::new(tls),
         consumers: Vec::new(),
-        upstreams: BTreeMap::new(),
+        upstreams: Upstreams::default(),
         own_scopes: Vec::new(),
     };
     part.consumers = consumers(config, &part, scope);
-    let named: BTreeSet<&UpstreamKey> = upstreams(&part).collect();
+    let named: BTreeSet<&UpstreamKey> = part.named_upstreams().collect();
     let upstreams = config.upstreams.iter().filter(|(key, _)| named.contains(key));
     part.upstreams = upstreams.map(|(key, upstream)| (key.clone(), upstream.clone())).collect();
     part
@@ -72,20 +72,6 @@ fn part(config: &Config, scope: Option<&str>) -> Config {
 fn derived(secret: &TicketSecret, scope: &str) -> TicketSecret {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.0);
     TicketSecret(hmac::sign(&key, scope.as_bytes()).as_ref().into())
-}
-
-/// The upstreams of all routes and policies, some of them several times.
-fn upstreams(config: &Config) -> impl Iterator<Item = &UpstreamKey> {
-    let of_routes = config.layer4_routes().flat_map(|(_, route)| &route.backends);
-    let of_traffic = config.rules().filter_map(|rule| rule.traffic.as_ref());
-    let of_security = securities(config).flat_map(|security| {
-        security.ext_auth_upstream().into_iter().chain(security.filters.iter().map(|filter| &filter.upstream))
-    });
-    config
-        .rule_upstreams()
-        .chain(of_routes.map(|backend| &backend.upstream))
-        .chain(of_traffic.flat_map(|traffic| traffic.features.upstreams()))
-        .chain(of_security)
 }
 
 fn securities(config: &Config) -> impl Iterator<Item = &Security> {

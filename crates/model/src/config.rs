@@ -1,6 +1,7 @@
 //! The configuration of the data plane, and its changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -28,7 +29,7 @@ pub struct Config {
     /// The consumers of the policies, each object at most once, in the order of their ids.
     pub consumers: Vec<Arc<Consumer>>,
     /// Exactly the upstreams that the routes name.
-    pub upstreams: BTreeMap<UpstreamKey, Arc<Upstream>>,
+    pub upstreams: Upstreams,
     /// The scopes of all Gateways with data planes of their own, also of Gateways without a listener. Only the control plane
     /// reads the field.
     #[serde(skip)]
@@ -36,7 +37,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// The upstreams of all rules, some of them several times.
+    /// The upstreams of all routes and policies, some of them several times.
+    pub fn named_upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        let of_layer4 = self.layer4_routes().flat_map(|(_, route)| &route.backends);
+        let of_hosts = self.hosts.iter().flat_map(|host| host.upstreams());
+        let of_default = self.default_rule.iter().flat_map(Rule::all_upstreams);
+        of_hosts.chain(of_default).chain(of_layer4.map(|backend| &backend.upstream))
+    }
+
+    /// The upstreams of the backends of all rules, some of them several times.
     pub fn rule_upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         self.rules().flat_map(Rule::upstreams)
     }
@@ -56,6 +65,74 @@ impl Config {
         let relayed = self.tls.hosts.iter().filter_map(|host| Some((&host.host, host.relay.as_ref()?)));
         let of_listeners = self.listeners.iter().flat_map(|listener| listener.serves.routes());
         of_listeners.chain(passthrough).chain(relayed)
+    }
+}
+
+/// The upstreams of a configuration. Copies share their entries until one of them changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Upstreams(Arc<Map>);
+
+type Map = BTreeMap<UpstreamKey, Arc<Upstream>>;
+
+impl Upstreams {
+    /// Whether both are copies that share their entries. If not, they may be equal all the same.
+    #[must_use]
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Upstreams {
+    type Target = Map;
+
+    fn deref(&self) -> &Map {
+        &self.0
+    }
+}
+
+impl DerefMut for Upstreams {
+    fn deref_mut(&mut self) -> &mut Map {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl FromIterator<(UpstreamKey, Arc<Upstream>)> for Upstreams {
+    fn from_iter<I: IntoIterator<Item = (UpstreamKey, Arc<Upstream>)>>(upstreams: I) -> Self {
+        Self(Arc::new(upstreams.into_iter().collect()))
+    }
+}
+
+impl<const N: usize> From<[(UpstreamKey, Arc<Upstream>); N]> for Upstreams {
+    fn from(upstreams: [(UpstreamKey, Arc<Upstream>); N]) -> Self {
+        upstreams.into_iter().collect()
+    }
+}
+
+impl IntoIterator for Upstreams {
+    type Item = (UpstreamKey, Arc<Upstream>);
+    type IntoIter = btree_map::IntoIter<UpstreamKey, Arc<Upstream>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Arc::unwrap_or_clone(self.0).into_iter()
+    }
+}
+
+impl<'u> IntoIterator for &'u Upstreams {
+    type Item = (&'u UpstreamKey, &'u Arc<Upstream>);
+    type IntoIter = btree_map::Iter<'u, UpstreamKey, Arc<Upstream>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<'u> IntoIterator for &'u mut Upstreams {
+    type Item = (&'u UpstreamKey, &'u mut Arc<Upstream>);
+    type IntoIter = btree_map::IterMut<'u, UpstreamKey, Arc<Upstream>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Arc::make_mut(&mut self.0).iter_mut()
     }
 }
 

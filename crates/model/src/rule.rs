@@ -71,6 +71,12 @@ impl VirtualHost {
             decodes_slashes: false,
         }
     }
+
+    /// The upstreams of the rules and of the policies, some of them several times.
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        let of_rules = self.rules.iter().chain(&self.fallback).flat_map(Rule::all_upstreams);
+        of_rules.chain(self.filters.iter().flat_map(|filters| filters.upstreams()))
+    }
 }
 
 /// A rule: its matches, the backends that serve matching requests, and the policies.
@@ -193,6 +199,13 @@ impl Rule {
     #[must_use]
     pub fn path(&self) -> &str {
         self.matches.first().map_or("", |of| of.path.as_str())
+    }
+
+    /// The upstreams of the backends and of the policies, some of them several times.
+    pub fn all_upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        let of_traffic = self.traffic.iter().flat_map(|traffic| traffic.features.upstreams());
+        let of_security = self.security.iter().flat_map(|security| security.upstreams());
+        self.upstreams().chain(of_traffic).chain(of_security)
     }
 
     /// The upstreams of the backends.

@@ -10,7 +10,7 @@ const MAX_HOST: usize = 255;
 
 /// A value for each host pattern. A lookup prefers the exact name, then one wildcard label, then several wildcard labels,
 /// then any host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HostMap<T> {
     exact: HashMap<Box<[u8]>, T, RandomState>,
     /// Keyed by the suffix behind the first label.
@@ -48,6 +48,16 @@ impl<T> HostMap<T> {
             HostPattern::Wildcard(suffix) => drop(self.wildcard.insert(suffix.as_bytes().into(), value)),
             HostPattern::Suffix(suffix) => drop(self.suffix.insert(suffix.as_bytes().into(), value)),
             HostPattern::Any => self.any = Some(value),
+        }
+    }
+
+    /// Removes a pattern, and returns its value.
+    pub(crate) fn remove(&mut self, pattern: &HostPattern) -> Option<T> {
+        match pattern {
+            HostPattern::Exact(name) => self.exact.remove(name.as_bytes()),
+            HostPattern::Wildcard(suffix) => self.wildcard.remove(suffix.as_bytes()),
+            HostPattern::Suffix(suffix) => self.suffix.remove(suffix.as_bytes()),
+            HostPattern::Any => self.any.take(),
         }
     }
 

@@ -33,6 +33,12 @@ pub(crate) struct Publisher {
     has_http3: bool,
     /// The number of the last change.
     change: u64,
+    /// The last configuration.
+    config: Option<Arc<Config>>,
+    /// The upstreams with newer endpoints than in the last configuration.
+    newer: foldhash::HashSet<UpstreamKey>,
+    /// All upstreams, for readers.
+    shared: Arc<[Arc<SharedUpstream>]>,
 }
 
 /// The retry budgets of Services, by namespace and name: all upstreams of a Service with the same limit share a budget.
@@ -68,6 +74,9 @@ impl Publisher {
             listeners: Vec::new(),
             has_http3: false,
             change: 0,
+            config: None,
+            newer: foldhash::HashSet::default(),
+            shared: Arc::default(),
         }
     }
 
@@ -82,8 +91,15 @@ impl Publisher {
     }
 
     fn publish_config(&mut self, config: &Arc<Config>) {
-        let (changed, gone) = self.publish_upstreams(config);
-        let table = self.compile(config);
+        let earlier = self.config.replace(config.clone());
+        let has_same = earlier.as_ref().is_some_and(|old| old.upstreams.is_shared_with(&config.upstreams));
+        let (changed, gone) = match has_same {
+            true => (self.publish_newer(config), Vec::new()),
+            false => self.publish_upstreams(config),
+        };
+        self.newer.clear();
+        let slots_stay = gone.is_empty() && (has_same || !self.table.has_unplaced());
+        let table = self.compile(config, earlier.as_deref().filter(|_| slots_stay));
         self.exporter.follow(config.settings.tracing.as_ref());
         self.listeners.clone_from(&config.listeners);
         self.has_http3 = config.settings.tls.http3.is_some();
@@ -99,6 +115,22 @@ impl Publisher {
                 pending.upstreams.extend(placed);
             });
         }
+    }
+
+    /// Applies a configuration with the upstreams of the last one: only endpoints can differ. Returns the changed upstreams.
+    fn publish_newer(&mut self, config: &Config) -> Vec<Placed> {
+        let mut changed = Vec::new();
+        for key in std::mem::take(&mut self.newer) {
+            let upstream = config.upstreams.get(&key);
+            let (Some(published), Some(upstream)) = (self.upstreams.get_mut(&key), upstream) else {
+                continue;
+            };
+            published.applied = Some(upstream.clone());
+            let shared = published.shared.clone();
+            let (endpoints, has_changed) = self.configured_set(&shared, upstream);
+            changed.extend(has_changed.then_some(Placed { upstream: shared, endpoints }));
+        }
+        changed
     }
 
     /// Applies the upstreams of a configuration. Returns the new and changed upstreams, and the slots of removed
@@ -131,6 +163,7 @@ impl Publisher {
         for slot in &gone {
             self.slots.free(*slot);
         }
+        let is_same = gone.is_empty() && new.is_empty();
         let mut changed = Vec::new();
         for (shared, upstream) in stayed {
             let (endpoints, has_changed) = self.configured_set(&shared, upstream);
@@ -140,6 +173,9 @@ impl Publisher {
             let shared = self.place(key, upstream);
             let (endpoints, _) = self.configured_set(&shared, upstream);
             changed.push(Placed { upstream: shared, endpoints });
+        }
+        if !is_same {
+            self.shared = self.upstreams.values().map(|published| published.shared.clone()).collect();
         }
         (changed, gone)
     }
@@ -198,6 +234,7 @@ impl Publisher {
     fn publish_endpoints(&mut self, key: &UpstreamKey, endpoints: &[Endpoint]) {
         let Some(published) = self.upstreams.get_mut(key) else { return self.post_nothing() };
         published.applied = None;
+        self.newer.insert(key.clone());
         let shared = &published.shared.clone();
         let before = shared.endpoints();
         let wanted = EndpointSet {
@@ -267,16 +304,20 @@ impl Publisher {
         (set, true)
     }
 
-    /// Compiles the table of a configuration, and publishes the table to readers.
-    fn compile(&mut self, config: &Arc<Config>) -> Arc<Table> {
+    /// Compiles the table of a configuration, and publishes the table to readers. `earlier` is the last configuration, if the
+    /// slots of its upstreams stay.
+    fn compile(&mut self, config: &Arc<Config>, earlier: Option<&Config>) -> Arc<Table> {
         let tls = self.tls.compile(&config.tls, &config.settings);
         let of_tls = (&*tls, self.layer4_table(config));
-        let table = Table::new(config, &self.table, of_tls, self.registry.resources(), |upstream| {
-            self.slot(upstream)
-        });
+        let table = Table::new(
+            config,
+            (&self.table, earlier),
+            of_tls,
+            self.registry.resources(),
+            (|upstream: &_| self.slot(upstream), earlier.is_some()),
+        );
         self.table = Arc::new(table);
-        let upstreams = self.upstreams.values().map(|published| published.shared.clone()).collect();
-        self.registry.publish(config, upstreams, self.table.clone());
+        self.registry.publish(config, self.shared.clone(), self.table.clone());
         self.table.clone()
     }
 

@@ -287,9 +287,18 @@ impl Registry {
     pub fn show(&self, change: &Change) {
         match change {
             Change::Config(config) => {
-                let before = self.live().table.clone();
+                let (before, earlier) = {
+                    let live = self.live();
+                    (live.table.clone(), live.config.clone())
+                };
                 let of_tls = (&TlsTables::of_no_worker(&config.tls), Layer4Table::default());
-                let table = Table::new(config, &before, of_tls, self.resources(), |_| slot::NONE);
+                let table = Table::new(
+                    config,
+                    (&before, earlier.as_deref()),
+                    of_tls,
+                    self.resources(),
+                    (|_: &_| slot::NONE, true),
+                );
                 self.publish(config, Arc::default(), table.into());
             }
             Change::Endpoints { upstream, endpoints } => {

@@ -9,10 +9,9 @@
 //! | [`tls`] | the certificates of options |
 //! | [`backend`] | the upstreams that objects name |
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluicegate_model::{Config, Tls};
+use sluicegate_model::{Config, Tls, Upstreams};
 
 use crate::frontend::gateway::service::{self, Placement};
 use crate::intent::Intents;
@@ -72,7 +71,7 @@ pub(crate) fn emit(
             default: tls::default_certificate(store, options, &mut problems).into_iter().collect(),
             ticket_secrets: tls::ticket_secrets(store, options, &mut problems),
         }),
-        upstreams: BTreeMap::new(),
+        upstreams: Upstreams::default(),
         own_scopes: own.map(|gateway| service::scope(gateway.at.object)).collect(),
     };
     let of_policies = policies.finish(store, &config);

@@ -17,10 +17,12 @@ use crate::acme::{Acme, AcmeNews};
 use crate::catalogue::{self, Published};
 use crate::frontend::gateway::service;
 use crate::merge::policy::standing::Standing;
+use crate::object::ObjectRef;
 use crate::object::api::{Api, DocumentSource};
 use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store, Touched};
+use crate::translate::scope::Scopes;
 use crate::translate::{TranslateOptions, Translation, translate};
 use crate::upstream;
 
@@ -66,6 +68,7 @@ pub(super) struct Output<P> {
     catalogue: state::Sender<Arc<Published>>,
     /// The last translation, without its configuration.
     translation: Option<Translation>,
+    scopes: Scopes,
     /// The upstreams with an external name.
     external: BTreeMap<UpstreamKey, Target>,
     resolver: Resolver,
@@ -86,6 +89,7 @@ impl<P: Publish> Output<P> {
             problems: reports.problems,
             catalogue: reports.catalogue,
             translation: None,
+            scopes: Scopes::default(),
             external: BTreeMap::new(),
             resolver: Resolver::new(reach),
             publisher: Publisher::default(),
@@ -129,6 +133,10 @@ impl<P: Publish> Output<P> {
     /// whether problems may have changed, so that the caller should [report](Self::report) them.
     pub(super) async fn apply(&mut self, store: &Store, touched: &Touched, heard: Instant) -> bool {
         if self.translation.is_none() || self.is_routing(touched) {
+            if let Some(config) = self.translate_scope(store, touched, heard) {
+                self.publish_config(config, heard);
+                return true;
+            }
             let mut config = self.translate(store);
             if self.publisher.config().is_none() && self.wait_for_first_news().await {
                 config = self.translate(store);
@@ -141,6 +149,11 @@ impl<P: Publish> Output<P> {
 
     /// Whether the changes require a translation.
     pub(super) fn is_routing(&self, touched: &Touched) -> bool {
+        !touched.ingresses.is_empty() || self.is_routing_beside_ingresses(touched)
+    }
+
+    /// Whether changes of other objects than Ingresses require a translation.
+    fn is_routing_beside_ingresses(&self, touched: &Touched) -> bool {
         let is_relevant = |service| self.is_named(service) || self.may_be_of_gateway(service);
         // The readiness of own data planes decides about the addresses of a Gateway.
         let is_of_planes =
@@ -214,8 +227,25 @@ impl<P: Publish> Output<P> {
         }
     }
 
+    /// Translates only the hosts that a change of Ingresses affects; `None` if everything must be translated.
+    fn translate_scope(&mut self, store: &Store, touched: &Touched, heard: Instant) -> Option<Config> {
+        // The lines of other objects may have changed, too.
+        if self.is_routing_beside_ingresses(touched) || touched.moved {
+            return None;
+        }
+        self.publish_endpoints(store, &touched.services, heard);
+        let (before, translation) = (self.publisher.config_with_endpoints()?, self.translation.as_mut()?);
+        let known = foreign(translation).filter(|object| touched.ingresses.contains_key(*object));
+        let known: HashSet<ObjectRef> = known.cloned().collect();
+        let config = self.scopes.translate(store, &self.options, &before, translation, &touched.ingresses)?;
+        self.look_up(&config);
+        self.log_foreign_objects(|object| !touched.ingresses.contains_key(object) || known.contains(object));
+        Some(config)
+    }
+
     /// Translates, and starts the look-ups of external names.
     fn translate(&mut self, store: &Store) -> Config {
+        self.scopes.clear();
         let mut translation = translate(store, &self.options);
         let config = std::mem::take(&mut translation.config);
         // Without a dashboard and without a portal, there is no receiver.
@@ -224,12 +254,6 @@ impl<P: Publish> Output<P> {
             let published = catalogue::published(store, documents, &translation.policy_statuses);
             self.catalogue.send_replace(published.into());
         }
-        let target = |(key, port): (&UpstreamKey, &u16)| {
-            let name = config.upstreams.get(key)?.external_name.clone()?;
-            Some((key.clone(), (name, *port)))
-        };
-        self.external = translation.external_ports.iter().filter_map(target).collect();
-        self.resolver.want(&self.external.values().cloned().collect());
         let apis = store.all::<Api>().flat_map(|(_, api, _)| api.documents());
         let urls = apis.filter_map(|document| match document {
             DocumentSource::Url(url) => Some(url.clone()),
@@ -240,16 +264,28 @@ impl<P: Publish> Output<P> {
             acme.link.set_wanted(translation.acme.state.clone());
         }
         let before = self.translation.replace(translation);
-        self.log_foreign_objects(before.as_ref());
+        self.look_up(&config);
+        let known: HashSet<&ObjectRef> = before.iter().flat_map(foreign).collect();
+        self.log_foreign_objects(|object| known.contains(object));
         config
     }
 
-    /// Logs the Ingresses and Gateways of other classes, unless the translation `before` already named them.
-    fn log_foreign_objects(&self, before: Option<&Translation>) {
-        let before = before.iter().flat_map(|before| &before.foreign);
-        let known: HashSet<_> = before.map(|note| &note.object).collect();
+    /// Looks up the external names of the translation.
+    fn look_up(&mut self, config: &Config) {
+        let target = |(key, port): (&UpstreamKey, &u16)| {
+            let name = config.upstreams.get(key)?.external_name.clone()?;
+            Some((key.clone(), (name, *port)))
+        };
+        let ports = self.translation.iter().flat_map(|translation| &translation.external_ports);
+        self.external = ports.filter_map(target).collect();
+        self.resolver.want(&self.external.values().cloned().collect());
+    }
+
+    /// Logs the Ingresses and Gateways of other classes, without the objects that the log already names.
+    fn log_foreign_objects(&self, is_known: impl Fn(&ObjectRef) -> bool) {
         let now = self.translation.iter().flat_map(|now| &now.foreign);
-        let new: Vec<&Problem> = now.filter(|note| !known.contains(&note.object)).collect();
+        let is_known = |note: &&Problem| note.object.as_ref().is_some_and(&is_known);
+        let new: Vec<&Problem> = now.filter(|note| !is_known(note)).collect();
         match &*new {
             [] => {}
             [note] => tracing::info!("{note}"),
@@ -385,6 +421,11 @@ impl<P: Publish> Output<P> {
         }
         self.problems.send_replace(problems.into());
     }
+}
+
+/// The objects of other classes.
+fn foreign(translation: &Translation) -> impl Iterator<Item = &ObjectRef> {
+    translation.foreign.iter().filter_map(|note| note.object.as_ref())
 }
 
 /// Several ports may name one Service, each with the same problem.

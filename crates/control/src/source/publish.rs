@@ -1,16 +1,17 @@
 //! Publishes whole configurations, or the endpoints of single upstreams if nothing else changed. Each change leaves a
 //! line in the log.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::policy::{RateLimits, Security, Traffic};
+use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::rule::Backend;
 use sluicegate_model::{
-    Change, Config, Endpoint, EntryPoint, HostPattern, ObjectId, RuleMatch, Tls, Upstream, UpstreamKey,
-    VirtualHost,
+    Change, Config, Endpoint, EntryPoint, HostPattern, ObjectId, RuleMatch, TlsHost, Upstream, UpstreamKey,
+    Upstreams, VirtualHost,
 };
 
 /// The last published configuration, and values derived from it.
@@ -25,6 +26,17 @@ impl Publisher {
     /// The last published configuration; its endpoints may be older.
     pub(super) fn config(&self) -> Option<&Arc<Config>> {
         self.config.as_ref()
+    }
+
+    /// The last published configuration, with the last published endpoints.
+    pub(super) fn config_with_endpoints(&self) -> Option<Config> {
+        let mut config = Config::clone(self.config.as_ref()?);
+        for (key, endpoints) in &self.newer {
+            if let Some(upstream) = config.upstreams.get_mut(key) {
+                *upstream = Arc::new(Upstream { endpoints: endpoints.clone(), ..Upstream::clone(upstream) });
+            }
+        }
+        Some(config)
     }
 
     /// The last published endpoints of an upstream.
@@ -68,45 +80,75 @@ impl Publisher {
     /// Replaces each value that equals the previous value by the previous [`Arc`], so that a consumer of the
     /// configuration need not compare it again.
     fn share(&self, before: &Config, config: &mut Config) {
-        let hosts = beside(&config.hosts, &before.hosts, |host| (&host.entry_point, &host.host));
-        config.hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
-        let consumers = beside(&config.consumers, &before.consumers, |consumer| &consumer.id);
-        config.consumers = consumers.map(|(consumer, before)| same(before, consumer).clone()).collect();
-        // For upstreams with newer endpoints, the previous configuration does not hold the last published value.
-        let upstreams: Vec<_> = beside(&config.upstreams, &before.upstreams, |(key, _)| key)
-            .map(|((key, upstream), before)| {
-                let before = before.filter(|_| !self.newer.contains_key(key));
-                same(before.map(|(_, before)| before), upstream).clone()
-            })
-            .collect();
-        for (upstream, shared) in config.upstreams.values_mut().zip(upstreams) {
-            *upstream = shared;
-        }
+        share(&mut config.hosts, &before.hosts, by_pattern);
+        share(&mut config.consumers, &before.consumers, by_id);
+        self.share_upstreams(before, config);
         if config.tls == before.tls {
             config.tls = before.tls.clone();
         } else {
-            let hosts = beside(&config.tls.hosts, &before.tls.hosts, |host| (&host.entry_point, &host.host));
-            let hosts = hosts.map(|(host, before)| same(before, host).clone()).collect();
-            config.tls = Arc::new(Tls { hosts, ..Tls::clone(&config.tls) });
+            let tls = Arc::make_mut(&mut config.tls);
+            share(&mut tls.hosts, &before.tls.hosts, by_tls_pattern);
+        }
+    }
+
+    fn share_upstreams(&self, before: &Config, config: &mut Config) {
+        if config.upstreams.is_shared_with(&before.upstreams) {
+            return;
+        }
+        // For upstreams with newer endpoints, the previous configuration does not hold the last published value.
+        let old = |key: &UpstreamKey| before.upstreams.get(key).filter(|_| !self.newer.contains_key(key));
+        let mut is_same = config.upstreams.len() == before.upstreams.len();
+        for (key, upstream) in &mut config.upstreams {
+            match old(key).filter(|old| *old == upstream) {
+                Some(old) => *upstream = old.clone(),
+                None => is_same = false,
+            }
+        }
+        if is_same {
+            config.upstreams = before.upstreams.clone();
         }
     }
 }
 
-/// The previous value, if both are equal.
-fn same<'a, T: Eq>(before: Option<&'a Arc<T>>, now: &'a Arc<T>) -> &'a Arc<T> {
-    before.filter(|before| *before == now).unwrap_or(now)
+fn by_pattern(one: &VirtualHost, other: &VirtualHost) -> Ordering {
+    (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host))
 }
 
-/// Each item of `ours` with the item of the same key in `theirs`. Both are in the order of their keys.
-fn beside<T: Copy, K: Ord>(
-    ours: impl IntoIterator<Item = T>,
-    theirs: impl IntoIterator<Item = T>,
-    key: impl Fn(T) -> K,
-) -> impl Iterator<Item = (T, Option<T>)> {
-    let mut theirs = theirs.into_iter().peekable();
-    ours.into_iter().map(move |our| {
-        while theirs.next_if(|their| key(*their) < key(our)).is_some() {}
-        (our, theirs.next_if(|their| key(*their) == key(our)))
+fn by_tls_pattern(one: &TlsHost, other: &TlsHost) -> Ordering {
+    (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host))
+}
+
+fn by_id(one: &Consumer, other: &Consumer) -> Ordering {
+    one.id.cmp(&other.id)
+}
+
+/// Replaces each [`Arc`] in `ours` by the equal one at the same place of the `order` in `theirs`. Both are in this order.
+fn share<T: Eq>(ours: &mut [Arc<T>], theirs: &[Arc<T>], order: impl Fn(&T, &T) -> Ordering) {
+    let equal = |(place, (our, their)): (usize, (&Arc<T>, Option<&Arc<T>>))| {
+        let their = their.filter(|their| !Arc::ptr_eq(our, their) && *their == our)?;
+        Some((place, their.clone()))
+    };
+    let equal: Vec<_> = beside(ours, theirs, order).enumerate().filter_map(equal).collect();
+    for (place, their) in equal {
+        ours[place] = their;
+    }
+}
+
+/// Each item of `ours` with the item at the same place of the `order` in `theirs`. Both are in this order. An item that both share
+/// costs a comparison of pointers.
+fn beside<'a, T>(
+    ours: &'a [Arc<T>],
+    theirs: &'a [Arc<T>],
+    order: impl Fn(&T, &T) -> Ordering,
+) -> impl Iterator<Item = (&'a Arc<T>, Option<&'a Arc<T>>)> {
+    let mut theirs = theirs.iter().peekable();
+    ours.iter().map(move |our| {
+        let same = theirs.next_if(|their| Arc::ptr_eq(their, our));
+        let other = || {
+            while theirs.next_if(|their| order(their, our).is_lt()).is_some() {}
+            theirs.next_if(|their| order(their, our).is_eq())
+        };
+        (our, same.or_else(other))
     })
 }
 
@@ -117,11 +159,13 @@ fn log(before: &Config, after: &Config) {
         routes(config, other).filter(|route| !others.contains(route)).count()
     });
     let upstreams = Difference::between(before, after, |config, other| {
-        beside(&config.upstreams, &other.upstreams, |(key, _)| key)
-            .filter(|((_, upstream), other)| {
-                other.is_none_or(|(_, other)| !has_same_settings(upstream, other))
-            })
-            .count()
+        if config.upstreams.is_shared_with(&other.upstreams) {
+            return 0;
+        }
+        let differs = |(key, upstream): &(&UpstreamKey, &Arc<Upstream>)| {
+            other.upstreams.get(*key).is_none_or(|other| !has_same_settings(upstream, other))
+        };
+        config.upstreams.iter().filter(differs).count()
     });
     let certificates = match Arc::ptr_eq(&before.tls, &after.tls) {
         true => Difference { came: 0, gone: 0 },
@@ -135,7 +179,7 @@ fn log(before: &Config, after: &Config) {
         policies(config, other).into_iter().filter(|(id, policy)| others.get(id) != Some(policy)).count()
     });
     let consumers = Difference::between(before, after, |config, other| {
-        let beside = beside(&config.consumers, &other.consumers, |consumer| &consumer.id);
+        let beside = beside(&config.consumers, &other.consumers, by_id);
         beside.filter(|(consumer, other)| other.is_none_or(|other| other != *consumer)).count()
     });
     let policies = policies.if_any().map(tracing::field::display);
@@ -145,7 +189,7 @@ fn log(before: &Config, after: &Config) {
 
 /// The hosts that differ in the other configuration.
 fn hosts<'a>(config: &'a Config, other: &'a Config) -> impl Iterator<Item = &'a VirtualHost> {
-    beside(&config.hosts, &other.hosts, |host| (&host.entry_point, &host.host))
+    beside(&config.hosts, &other.hosts, by_pattern)
         .filter(|(host, other)| other.as_ref() != Some(host))
         .map(|(host, _)| &**host)
 }
@@ -262,15 +306,19 @@ fn has_same_settings(one: &Arc<Upstream>, other: &Arc<Upstream>) -> bool {
         && *retry_constraint == other.retry_constraint
 }
 
+fn have_same_settings(one: &Upstreams, other: &Upstreams) -> bool {
+    let are_same = |one: (&UpstreamKey, &Arc<Upstream>), other: (&UpstreamKey, &Arc<Upstream>)| {
+        one.0 == other.0 && has_same_settings(one.1, other.1)
+    };
+    one.is_shared_with(other)
+        || one.len() == other.len() && one.iter().zip(other).all(|(one, other)| are_same(one, other))
+}
+
 fn is_same_but_endpoints(one: &Config, other: &Config) -> bool {
     let Config { settings, hosts, default_rule, listeners, tls, consumers, upstreams, own_scopes } = one;
     (settings, default_rule, tls) == (&other.settings, &other.default_rule, &other.tls)
         && *consumers == other.consumers
-        && upstreams.len() == other.upstreams.len()
-        && upstreams
-            .iter()
-            .zip(&other.upstreams)
-            .all(|(one, other)| one.0 == other.0 && has_same_settings(one.1, other.1))
+        && have_same_settings(upstreams, &other.upstreams)
         && (listeners, own_scopes) == (&other.listeners, &other.own_scopes)
         && *hosts == other.hosts
 }

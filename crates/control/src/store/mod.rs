@@ -46,9 +46,9 @@ pub struct Store {
     slots: Slots,
     files: BTreeMap<Arc<Path>, FileEntry>,
     /// The slices of each Service.
-    slices: HashMap<ServiceRef, BTreeSet<ObjectRef>>,
+    slices: Arc<HashMap<ServiceRef, BTreeSet<ObjectRef>>>,
     /// The objects with problems to report.
-    troubled: BTreeSet<ObjectRef>,
+    troubled: Arc<BTreeSet<ObjectRef>>,
     /// The kinds that the cluster does not have.
     lacking: BTreeSet<Kind>,
     /// Whether changes are recorded for the audit trail.
@@ -63,30 +63,48 @@ pub struct Store {
 pub(crate) type ServiceRef = (Arc<str>, Arc<str>);
 
 /// The parts of the configuration that a change of the store may affect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Touched {
     /// Services whose endpoints may have changed.
     pub(crate) services: BTreeSet<ServiceRef>,
     /// Services that changed, are new or are gone. Services that no route names have no effect.
     pub(crate) changed_services: BTreeSet<ServiceRef>,
+    /// Ingresses that changed, are new or are gone, each as it was in service before.
+    pub(crate) ingresses: BTreeMap<ObjectRef, Option<Object>>,
     /// Whether anything else may have changed.
     pub(crate) routing: bool,
     /// Whether problems may have come or gone.
     pub(crate) problems: bool,
+    /// Whether the lines of objects may have changed in their files, which problems name.
+    pub(crate) moved: bool,
 }
 
 impl Touched {
+    /// Takes everything that may require a translation.
+    pub(crate) fn take_routing(&mut self) -> Self {
+        Self {
+            changed_services: std::mem::take(&mut self.changed_services),
+            ingresses: std::mem::take(&mut self.ingresses),
+            routing: std::mem::take(&mut self.routing),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn merge(&mut self, other: Self) {
         self.services.extend(other.services);
         self.changed_services.extend(other.changed_services);
+        for (object, before) in other.ingresses {
+            self.ingresses.entry(object).or_insert(before);
+        }
         self.routing |= other.routing;
         self.problems |= other.problems;
+        self.moved |= other.moved;
     }
 }
 
 /// The objects of each kind, which a translation looks up by the ten thousand.
-#[derive(Debug, Default)]
-struct Slots([HashMap<ObjectRef, Slot>; Kind::COUNT]);
+#[derive(Clone, Debug, Default)]
+struct Slots([Arc<HashMap<ObjectRef, Slot>>; Kind::COUNT]);
 
 impl Slots {
     fn of(&self, kind: Kind) -> &HashMap<ObjectRef, Slot> {
@@ -98,15 +116,19 @@ impl Slots {
     }
 
     fn get_mut(&mut self, object: &ObjectRef) -> Option<&mut Slot> {
-        self.0[object.kind as usize].get_mut(object)
+        self.of_mut(object.kind).get_mut(object)
+    }
+
+    fn of_mut(&mut self, kind: Kind) -> &mut HashMap<ObjectRef, Slot> {
+        Arc::make_mut(&mut self.0[kind as usize])
     }
 
     fn get_or_default(&mut self, object: &ObjectRef) -> &mut Slot {
-        self.0[object.kind as usize].entry(object.clone()).or_default()
+        self.of_mut(object.kind).entry(object.clone()).or_default()
     }
 
     fn remove(&mut self, object: &ObjectRef) {
-        self.0[object.kind as usize].remove(object);
+        self.of_mut(object.kind).remove(object);
     }
 }
 
@@ -125,12 +147,12 @@ struct FileEntry {
 }
 
 /// One object, in each file that holds it, in the order of their paths.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Slot {
     candidates: Vec<Candidate>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Candidate {
     origin: Origin,
     /// The version in service.
@@ -199,7 +221,7 @@ impl Store {
 
     /// The objects of which the store has versions for the audit trail.
     pub(crate) fn recorded_objects(&self) -> Vec<ObjectRef> {
-        let slots = self.slots.0.iter().flatten();
+        let slots = self.slots.0.iter().flat_map(|slots| slots.iter());
         let mut objects: Vec<_> =
             slots.filter(|(_, slot)| slot.recorded().is_some()).map(|(object, _)| object.clone()).collect();
         // A report must not depend on the order of a hash table.
@@ -334,6 +356,27 @@ impl Store {
         touched
     }
 
+    /// A store with only these Ingresses, and with the objects of all other kinds; without files. Shares the objects of the other
+    /// kinds.
+    pub(crate) fn with_ingresses<'o>(&self, ingresses: impl Iterator<Item = &'o ObjectRef>) -> Self {
+        let all = self.slots.of(Kind::Ingress);
+        let some = ingresses.filter_map(|object| Some((object.clone(), all.get(object)?.clone())));
+        let mut slots = self.slots.clone();
+        slots.0[Kind::Ingress as usize] = Arc::new(some.collect());
+        Self {
+            slots,
+            slices: self.slices.clone(),
+            troubled: self.troubled.clone(),
+            lacking: self.lacking.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether there is an object of this kind, valid or not.
+    pub(crate) fn has_kind(&self, kind: Kind) -> bool {
+        !self.slots.of(kind).is_empty()
+    }
+
     /// Takes the version of an object that is in service in another store, without its problems.
     pub(crate) fn copy(&mut self, object: &ObjectRef, from: &Self) {
         let Some(slot) = from.slots.get(object) else { return };
@@ -453,6 +496,7 @@ impl Store {
             Ok(place) => slot.candidates[place].form.take(),
             Err(_) => None,
         };
+        touched.moved |= place.is_ok_and(|place| slot.candidates[place].origin.line != origin.line);
         let is_kept = parsed.findings.has_errors()
             && (origin.file.is_some() || !parsed.object.kind.row().has_parts)
             && !parsed.form.as_ref().is_some_and(Object::closes)
@@ -515,8 +559,15 @@ impl Store {
         if slot.candidates.is_empty() {
             self.slots.remove(object);
         }
-        let was_troubled =
-            if is_troubled { !self.troubled.insert(object.clone()) } else { self.troubled.remove(object) };
+        let was_troubled = self.troubled.contains(object);
+        if is_troubled != was_troubled {
+            let troubled = Arc::make_mut(&mut self.troubled);
+            if is_troubled {
+                troubled.insert(object.clone())
+            } else {
+                troubled.remove(object)
+            };
+        }
         touched.problems |= is_troubled || was_troubled;
         // An unreadable Secret exists all the same.
         touched.routing |= object.kind == Kind::Secret && is_troubled != was_troubled;
@@ -533,6 +584,9 @@ impl Store {
                     touched.services.insert(service);
                 }
             }
+            Change::Routing if object.kind == Kind::Ingress => {
+                touched.ingresses.entry(object.clone()).or_insert(before);
+            }
             Change::Routing => touched.routing = true,
             Change::Service => {
                 touched.changed_services.insert((object.namespace.clone(), object.name.clone()));
@@ -541,12 +595,13 @@ impl Store {
     }
 
     fn index_slice(&mut self, service: &ServiceRef, slice: &ObjectRef, is_new: bool) {
+        let of_services = Arc::make_mut(&mut self.slices);
         if is_new {
-            self.slices.entry(service.clone()).or_default().insert(slice.clone());
-        } else if let Some(slices) = self.slices.get_mut(service) {
+            of_services.entry(service.clone()).or_default().insert(slice.clone());
+        } else if let Some(slices) = of_services.get_mut(service) {
             slices.remove(slice);
             if slices.is_empty() {
-                self.slices.remove(service);
+                of_services.remove(service);
             }
         }
     }

@@ -199,7 +199,7 @@ fn store_reports_whether_a_file_change_affects_services_routing_or_problems() {
     let mut touched = |text: &str| {
         let touched = store.set_file(Path::new("m.yaml"), text);
         let services: Vec<String> = touched.services.iter().map(|(_, name)| name.to_string()).collect();
-        (services.join(" "), touched.routing, touched.problems)
+        (services.join(" "), touched.routing || !touched.ingresses.is_empty(), touched.problems)
     };
     let a = ingress("a", "/a");
     assert_eq!(touched(&format!("{a}{}", slice("10.0.0.1", "one"))), ("one".to_owned(), true, false));

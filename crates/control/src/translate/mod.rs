@@ -9,6 +9,7 @@
 //! | [`named`] | the relevant objects, before the translation |
 //! | [`data_planes`] | the options for data planes of single Gateways |
 //! | [`gateway_services`] | the options for the Services of Gateways |
+//! | [`scope`] | the translation of only the hosts that a change affects |
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -32,6 +33,7 @@ use crate::{emit, frontend, merge};
 mod data_planes;
 mod gateway_services;
 pub(crate) mod named;
+pub(crate) mod scope;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,5 @@
 //! A strategy for arbitrary configurations.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -697,7 +696,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 pub(super) fn config() -> impl Strategy<Value = Config> {
-    let upstreams = vec((key(), upstream().boxed()), 0..4).prop_map(BTreeMap::from_iter);
+    let upstreams = vec((key(), upstream().boxed()), 0..4).prop_map(Upstreams::from_iter);
     let (listeners, consumers) = (vec(listener().boxed(), 0..3), vec(consumer().boxed(), 0..4));
     // Boxed, so that the strategy fits into the stack of a test.
     let (hosts, default_rule) = (vec(virtual_host().boxed(), 0..4), option::of(route().boxed()));

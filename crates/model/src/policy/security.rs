@@ -91,6 +91,11 @@ impl Security {
         self.authentication.as_ref()?.ext_auth.as_ref()?.upstream.as_ref()
     }
 
+    /// The upstreams that decide about requests.
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
+        self.ext_auth_upstream().into_iter().chain(self.filters.iter().map(|filter| &filter.upstream))
+    }
+
     /// Whether the policy denies any request.
     #[must_use]
     pub fn can_deny(&self) -> bool {

@@ -116,11 +116,16 @@ impl Counters {
 
     /// The counters of a new route, after `before` other routes.
     pub(crate) fn new_route(&self, before: usize, has_series: bool) -> Arc<RouteStats> {
-        if before < MAX_ROUTES {
+        if self.has_room(before) {
             Arc::new(RouteStats::new(self.worker_count(), has_series.then(|| self.series.clone())))
         } else {
             self.overflow.clone()
         }
+    }
+
+    /// Whether a route beside `others` other routes has counters of its own.
+    pub(crate) fn has_room(&self, others: usize) -> bool {
+        others < MAX_ROUTES
     }
 
     /// Whether these counters are the shared counters beyond [`MAX_ROUTES`].

@@ -18,6 +18,7 @@ use crate::feature::validation::Checks;
 use crate::feature::{Guard, Policies, Resources};
 use crate::request::HeadView;
 use crate::template::RuleView;
+use crate::upstream::slot;
 
 /// A host and its rules. Successive tables share an unchanged host.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Host {
     filters: Option<Box<Guard>>,
     /// The paths of logins, whatever the rules match.
     logins: Vec<LoginPath>,
+    /// Whether every upstream that its rules and policies name has a slot.
+    is_placed: bool,
 }
 
 /// A path that a login needs on its host (OpenID Connect): the gateway responds itself.
@@ -82,6 +85,28 @@ impl Target {
 }
 
 impl Host {
+    /// A host without routes.
+    pub(super) fn vacant() -> Self {
+        Self {
+            source: Arc::new(VirtualHost::new(HostPattern::Any, Vec::new())),
+            paths: PathTree::new(Vec::new()),
+            regexes: Regexes::new(Vec::new()),
+            targets: Vec::new(),
+            places: Vec::new(),
+            fallback: None,
+            takes_all: false,
+            is_guarded: false,
+            filters: None,
+            logins: Vec::new(),
+            is_placed: true,
+        }
+    }
+
+    /// Whether every upstream that its rules and policies name has a slot.
+    pub(super) fn is_placed(&self) -> bool {
+        self.is_placed
+    }
+
     /// The number of the target for a request. `path` is in normal form.
     pub(super) fn find(&self, path: &[u8], request: HeadView<'_>) -> Option<u32> {
         let login = self.logins.iter().find(|login| *login.path == *path);
@@ -164,6 +189,13 @@ impl Host {
         &self.targets
     }
 
+    /// Whether a policy or a description applies to one of the routes.
+    pub(super) fn has_policies(&self) -> bool {
+        let has =
+            |target: &Target| target.guard.is_some() || target.course.is_some() || target.checks.is_some();
+        self.filters.is_some() || self.targets.iter().any(has)
+    }
+
     /// Whether this host was compiled from exactly `source`.
     pub(super) fn is_of(&self, source: &Arc<VirtualHost>) -> bool {
         Arc::ptr_eq(&self.source, source)
@@ -233,18 +265,20 @@ pub(super) struct Compiler<'a, S> {
 }
 
 impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
+    /// A compiler after `routes` other routes.
     pub(super) fn new(
         settings: &'a Settings,
         resources: &'a Resources,
         slot: S,
         old_policies: (&'a Policies, bool),
+        routes: usize,
     ) -> Self {
-        Self { settings, resources, slot, routes: 0, old_policies, policies: Policies::default() }
+        Self { settings, resources, slot, routes, old_policies, policies: Policies::default() }
     }
 
-    /// The policies of all routes.
-    pub(super) fn into_policies(self) -> Policies {
-        self.policies
+    /// The policies of all routes, and the number of routes.
+    pub(super) fn finish(self) -> (Policies, usize) {
+        (self.policies, self.routes)
     }
 
     /// Whether a host of the previous table is unchanged, so that the new table can share the host.
@@ -253,7 +287,8 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
             target.backends.are_in_place(rule, &self.slot)
                 && target.course.as_ref().is_none_or(|course| course.is_in_place(&self.slot))
                 && target.guard.as_ref().is_none_or(|guard| guard.is_in_place(&self.slot))
-                && !self.resources.counters.is_overflow(&target.stats)
+                && !(self.resources.counters.is_overflow(&target.stats)
+                    && self.resources.counters.has_room(self.routes))
         }) && host.filters().is_none_or(|filters| filters.is_in_place(&self.slot));
         if is_same {
             self.routes += host.targets.len();
@@ -313,8 +348,21 @@ impl<'a, S: Fn(&UpstreamKey) -> usize> Compiler<'a, S> {
         let filters = filters
             .map(|source| self.policies.filters(source, self.old_policies.0, self.resources, &self.slot));
         let logins = login_paths(source, &targets, &places);
+        let is_placed = source.upstreams().all(|upstream| (self.slot)(upstream) != slot::NONE);
         let source = source.clone();
-        Host { logins, source, paths, regexes, targets, places, fallback, takes_all, is_guarded, filters }
+        Host {
+            is_placed,
+            logins,
+            source,
+            paths,
+            regexes,
+            targets,
+            places,
+            fallback,
+            takes_all,
+            is_guarded,
+            filters,
+        }
     }
 
     fn target<'r>(

@@ -33,14 +33,14 @@ use sluicegate_model::{Config, EntryPoint, HostPattern, Serves, Settings, Upstre
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::security::Security;
 use crate::feature::{Guard, Policies, Resources, SecurityPolicy};
-use crate::name::{HostMap, host_name};
+use crate::name::HostMap;
 use crate::path::{is_ambiguous, readings};
 use crate::request::HeadView;
 use crate::template::RuleView;
 use crate::tls::{AcmeHosts, TlsTable, TlsTables};
 pub(crate) use backends::{Backends, WeightedBackend, choose};
 pub(crate) use entry::Entrance;
-use entry::{EntryTable, Placed};
+use entry::{EntryTable, Hosts};
 pub(crate) use host::{Host, Target};
 pub(crate) use layer4::{ConnectionTarget, Layer4Table, Layer4Target};
 
@@ -59,15 +59,21 @@ pub(crate) struct Table {
     flag_https: usize,
     /// The entry points of Gateways, by the addresses of their listeners.
     gateways: HashMap<SocketAddr, usize, foldhash::fast::RandomState>,
-    /// Hosts by number. If there is a default route, the last host holds the default route and has no names.
+    /// Hosts by number. If there is a default route, one host holds the default route and has no names.
     all: Vec<Arc<Host>>,
     /// Whether a security policy applies to any route.
     is_guarded: bool,
+    /// The number of routes.
+    routes: usize,
+    /// Whether a route or a policy names an upstream without a slot.
+    has_unplaced: bool,
+    /// Numbers of `all` that no host has. Their hosts have no routes.
+    vacant: Vec<u32>,
     /// Whether any listener has filters.
     is_filtered: bool,
     /// The query parameters of all routes that hold credentials.
-    secret_parameters: Box<[Box<str>]>,
-    policies: Policies,
+    secret_parameters: Arc<[Box<str>]>,
+    policies: Arc<Policies>,
     consumers: Arc<Consumers>,
     /// The hosts whose certificates the control plane orders from an ACME server.
     acme: Option<Arc<AcmeHosts>>,
@@ -81,28 +87,34 @@ pub(crate) struct RouteIndex {
 }
 
 impl Table {
-    /// Compiles a configuration. Unchanged parts come from `before`. `slot` returns the slot of an upstream in the
-    /// workers.
+    /// Compiles a configuration. Unchanged parts come from `before`, the table of the configuration `earlier`. `slot` returns
+    /// the slot of an upstream in the workers, and `slots_stay` tells that all upstreams of `earlier` have the same slots as
+    /// before.
     pub(crate) fn new(
         config: &Config,
-        before: &Self,
+        (before, earlier): (&Self, Option<&Config>),
         (tls, layer4): (&TlsTables, Layer4Table),
         resources: &Resources,
-        slot: impl Fn(&UpstreamKey) -> usize,
+        (slot, slots_stay): (impl Fn(&UpstreamKey) -> usize, bool),
     ) -> Self {
+        if let Some(earlier) = earlier.filter(|_| slots_stay)
+            && let Some(change) = Change::between(earlier, config, before, tls)
+            && let Some(table) = before.changed(&change, tls, resources, &slot)
+        {
+            return Self { layer4, ..table };
+        }
         let may_stay = config.settings == *before.settings;
         let settings = match may_stay {
             true => before.settings.clone(),
             false => Arc::new(config.settings.clone()),
         };
-        let mut compiler = host::Compiler::new(&settings, resources, slot, (&before.policies, may_stay));
+        let mut compiler = host::Compiler::new(&settings, resources, slot, (&before.policies, may_stay), 0);
         let consumers = match before.consumers.is_of(&config.consumers) {
             true => before.consumers.clone(),
             false => Arc::new(Consumers::new(&config.consumers, &before.consumers, &resources.counters)),
         };
-        static TABLES: AtomicU64 = AtomicU64::new(0);
         let mut table = Self {
-            generation: TABLES.fetch_add(1, Ordering::Relaxed) + 1,
+            generation: next_generation(),
             settings: settings.clone(),
             layer4,
             entries: Vec::new(),
@@ -111,31 +123,33 @@ impl Table {
             gateways: HashMap::default(),
             all: Vec::with_capacity(config.hosts.len() + 1),
             is_guarded: false,
+            routes: 0,
+            has_unplaced: false,
+            vacant: Vec::new(),
             is_filtered: false,
-            secret_parameters: Box::default(),
-            policies: Policies::default(),
+            secret_parameters: Arc::default(),
+            policies: Arc::default(),
             consumers,
             acme: tls.acme().cloned(),
         };
         table.open(&EntryPoint::Flags, tls, config.hosts.len());
         for source in &config.hosts {
-            let old = before.entry(&source.entry_point).and_then(|entry| entry.hosts.get(&source.host));
-            let old = old.map(|placed| &placed.host);
+            let old = before.entry(&source.entry_point).and_then(|hosts| hosts.get(&source.host));
+            let old = old.map(|placed| placed.host);
             let host = match old.filter(|old| may_stay && old.is_of(source)) {
                 Some(old) if compiler.takes_over(old) => old.clone(),
                 _ => {
                     // A route has the same counters at all entry points.
-                    let entries = before.entries.iter().chain(&table.entries);
-                    let known = entries.filter_map(|entry| entry.hosts.get(&source.host));
-                    let known = known.map(|placed| &placed.host);
-                    Arc::new(compiler.compile(source, known))
+                    let entries = before.entries().chain(table.entries());
+                    let known = entries.filter_map(|hosts| hosts.get(&source.host));
+                    Arc::new(compiler.compile(source, known.map(|placed| placed.host)))
                 }
             };
             let number = table.add(host.clone());
             let entry = table.open(&source.entry_point, tls, 0);
             table.entries[entry].is_filtered |= host.filters().is_some();
             table.is_filtered |= host.filters().is_some();
-            table.entries[entry].hosts.insert(&source.host, Placed { host, number });
+            Arc::make_mut(&mut table.entries[entry].hosts).insert(&source.host, number);
         }
         if let Some(rule) = &config.default_rule {
             let nameless = VirtualHost {
@@ -143,7 +157,8 @@ impl Table {
                 ..VirtualHost::new(HostPattern::Any, Vec::new())
             };
             // The host pattern for any name may have the same route as its fallback.
-            let any = table.entries[0].hosts.get(&HostPattern::Any).map(|placed| &placed.host);
+            let any = table.entries().next().and_then(|hosts| hosts.get(&HostPattern::Any));
+            let any = any.map(|placed| placed.host);
             let old = before.entries.first().and_then(|entry| entry.default);
             let old = old.and_then(|default| before.all.get(default.host as usize));
             let host = compiler.compile(&Arc::new(nameless), any.into_iter().chain(old));
@@ -151,10 +166,93 @@ impl Table {
             table.entries[0].default = Some(RouteIndex { host: number, route: 0 });
         }
         table.open_listeners(config, tls);
-        table.policies = compiler.into_policies();
-        table.secret_parameters = table.policies.secret_parameters();
+        let (policies, routes) = compiler.finish();
+        table.secret_parameters = policies.secret_parameters().into();
+        (table.policies, table.routes) = (policies.into(), routes);
         table.is_guarded = table.all.iter().any(|host| host.is_guarded());
+        table.has_unplaced = table.all.iter().any(|host| !host.is_placed());
         table
+    }
+
+    /// Whether a route or a policy names an upstream that the configuration does not have.
+    pub(crate) fn has_unplaced(&self) -> bool {
+        self.has_unplaced
+    }
+
+    /// The table after a change of hosts that no policy concerns; `None` if a policy does. Copies the lists of hosts, and compiles
+    /// only the changed hosts.
+    fn changed(
+        &self,
+        change: &Change<'_>,
+        tls: &TlsTables,
+        resources: &Resources,
+        slot: impl Fn(&UpstreamKey) -> usize,
+    ) -> Option<Self> {
+        let [entry] = &self.entries[..] else { return None };
+        let mut table = Self {
+            generation: next_generation(),
+            settings: self.settings.clone(),
+            layer4: Layer4Table::default(),
+            entries: vec![EntryTable {
+                entry_point: entry.entry_point.clone(),
+                hosts: entry.hosts.clone(),
+                tls: tls.of(&entry.entry_point),
+                default: entry.default,
+                is_filtered: entry.is_filtered,
+            }],
+            flag_http: 0,
+            flag_https: 0,
+            gateways: HashMap::default(),
+            all: self.all.clone(),
+            is_guarded: self.is_guarded,
+            routes: self.routes,
+            has_unplaced: self.has_unplaced,
+            vacant: self.vacant.clone(),
+            is_filtered: self.is_filtered,
+            secret_parameters: self.secret_parameters.clone(),
+            policies: self.policies.clone(),
+            consumers: self.consumers.clone(),
+            acme: tls.acme().cloned(),
+        };
+        let entry = &mut table.entries[0];
+        let vacant = Arc::new(Host::vacant());
+        for pattern in &change.gone {
+            let number = Arc::make_mut(&mut entry.hosts).remove(pattern)?;
+            let old = std::mem::replace(&mut table.all[number as usize], vacant.clone());
+            if old.has_policies() {
+                return None;
+            }
+            table.routes -= old.targets().len();
+            table.vacant.push(number);
+        }
+        for source in &change.new {
+            let known = entry.hosts.get(&source.host).copied();
+            let old = known.map(|number| table.all[number as usize].clone());
+            table.routes -= old.as_ref().map_or(0, |old| old.targets().len());
+            let unchanged = (&*self.policies, true);
+            let mut compiler =
+                host::Compiler::new(&table.settings, resources, &slot, unchanged, table.routes);
+            let host = compiler.compile(source, old.iter());
+            if host.has_policies() || old.is_some_and(|old| old.has_policies()) {
+                return None;
+            }
+            table.has_unplaced |= !host.is_placed();
+            (_, table.routes) = compiler.finish();
+            let number = match known.or_else(|| table.vacant.pop()) {
+                Some(number) => {
+                    table.all[number as usize] = host.into();
+                    number
+                }
+                None => {
+                    table.all.push(host.into());
+                    u32::try_from(table.all.len() - 1).ok()?
+                }
+            };
+            if known.is_none() {
+                Arc::make_mut(&mut entry.hosts).insert(&source.host, number);
+            }
+        }
+        Some(table)
     }
 
     /// The number of the table in the process. Numbers of routes and consumers hold within a table.
@@ -183,7 +281,7 @@ impl Table {
             // The hosts of all listeners that flags set are at these listeners too.
             self.entries[entry].default = self.entries[0].default;
             let (flags, others) = self.entries.split_at_mut(1);
-            others[entry - 1].hosts.add_missing(&flags[0].hosts);
+            Arc::make_mut(&mut others[entry - 1].hosts).add_missing(&flags[0].hosts);
             others[entry - 1].is_filtered |= flags[0].is_filtered;
         }
     }
@@ -195,7 +293,7 @@ impl Table {
         known.unwrap_or_else(|| {
             self.entries.push(EntryTable {
                 entry_point: entry_point.clone(),
-                hosts: HostMap::with_capacity(hosts),
+                hosts: HostMap::with_capacity(hosts).into(),
                 tls: tls.of(entry_point),
                 default: None,
                 is_filtered: false,
@@ -204,22 +302,28 @@ impl Table {
         })
     }
 
-    fn entry(&self, entry_point: &EntryPoint) -> Option<&EntryTable> {
-        self.entries.iter().find(|entry| entry.entry_point == *entry_point)
+    /// The hosts of each entry point.
+    fn entries(&self) -> impl Iterator<Item = Hosts<'_>> {
+        self.entries.iter().map(|entry| Hosts { entry, all: &self.all })
+    }
+
+    fn entry(&self, entry_point: &EntryPoint) -> Option<Hosts<'_>> {
+        self.entries().find(|hosts| hosts.entry.entry_point == *entry_point)
     }
 
     /// The hosts at a listener; `None` if the listener is gone.
-    fn at(&self, entrance: Entrance) -> Option<&EntryTable> {
-        self.entries.get(match entrance {
+    fn at(&self, entrance: Entrance) -> Option<Hosts<'_>> {
+        let entry = self.entries.get(match entrance {
             Entrance::FlagHttp => self.flag_http,
             Entrance::FlagHttps => self.flag_https,
             Entrance::Gateway(address) => *self.gateways.get(&address)?,
-        })
+        })?;
+        Some(Hosts { entry, all: &self.all })
     }
 
     /// The names for TLS at a listener; `None` if the listener is gone.
     pub(crate) fn tls(&self, entrance: Entrance) -> Option<&Arc<TlsTable>> {
-        self.at(entrance).map(|entry| &entry.tls)
+        self.at(entrance).map(|hosts| &hosts.entry.tls)
     }
 
     /// The hosts whose certificates the control plane orders from an ACME server, if there are any.
@@ -229,12 +333,12 @@ impl Table {
 
     /// The target of TLS connections that are passed through without termination, by the requested name.
     pub(crate) fn passthrough(&self, entrance: Entrance, name: &[u8]) -> Option<&Arc<Layer4Target>> {
-        self.layer4.passthrough.of(&self.at(entrance)?.entry_point)?.find(name)
+        self.layer4.passthrough.of(&self.at(entrance)?.entry.entry_point)?.find(name)
     }
 
     /// The target of TLS connections that are relayed after the handshake, by the requested name.
     pub(crate) fn relay(&self, entrance: Entrance, name: &[u8]) -> Option<&Arc<Layer4Target>> {
-        self.layer4.relays.of(&self.at(entrance)?.entry_point)?.find(name)
+        self.layer4.relays.of(&self.at(entrance)?.entry.entry_point)?.find(name)
     }
 
     /// The query parameters of all routes that hold credentials.
@@ -256,10 +360,8 @@ impl Table {
 
     /// Whether `%2F` in the path of a request is a slash: by the most specific host that matches the name.
     pub(crate) fn decodes_slashes(&self, entrance: Entrance, authority: &[u8]) -> bool {
-        let of_host = |entry: &EntryTable| {
-            entry.hosts.first(host_name(authority), |placed| Some(placed.host.decodes_slashes()))
-        };
-        self.at(entrance).and_then(of_host).unwrap_or(false)
+        let host = self.at(entrance).and_then(|hosts| hosts.first(authority));
+        host.is_some_and(|placed| placed.host.decodes_slashes())
     }
 
     /// The filters of the listener that a request is for, if it has filters.
@@ -267,7 +369,7 @@ impl Table {
         if !self.is_filtered {
             return None;
         }
-        self.at(entrance).filter(|entry| entry.is_filtered)?.filters(authority)
+        self.at(entrance).filter(|hosts| hosts.entry.is_filtered)?.filters(authority)
     }
 
     /// The target of an index that [`find`](Self::find) returned.
@@ -298,16 +400,16 @@ impl Table {
         if !self.is_guarded || bare.is_none() && !is_ambiguous(path) {
             return None;
         }
-        let entry = self.at(entrance)?;
+        let hosts = self.at(entrance)?;
         // Requests that match no rule of a host use the default rule.
-        let takes_all = entry.search(authority, |placed| placed.host.takes_all().then_some(())).is_some();
-        let default = entry.default.filter(|_| !takes_all).map(|default| self.target(default));
-        let is_guarded = entry.search(authority, |placed| placed.host.is_guarded().then_some(())).is_some();
+        let takes_all = hosts.search(authority, |placed| placed.host.takes_all().then_some(())).is_some();
+        let default = hosts.entry.default.filter(|_| !takes_all).map(|default| self.target(default));
+        let is_guarded = hosts.search(authority, |placed| placed.host.is_guarded().then_some(())).is_some();
         if !is_guarded && default.and_then(security).is_none() {
             return None;
         }
         let at = |path: &[u8]| {
-            let found = entry.search(authority, |placed| placed.find(path, request));
+            let found = hosts.search(authority, |placed| placed.find(path, request));
             found.map(|index| self.target(index))
         };
         let this = security(self.target(index));
@@ -329,7 +431,7 @@ impl Table {
             }
             // The path may lead to any target of the hosts, and to the default target.
             None => {
-                let of_host = entry.search(authority, |placed| {
+                let of_host = hosts.search(authority, |placed| {
                     placed.host.targets().iter().filter_map(security).find(differs)
                 });
                 of_host.or_else(|| default.and_then(security).filter(differs))
@@ -356,6 +458,61 @@ impl Table {
     fn add(&mut self, host: Arc<Host>) -> u32 {
         self.all.push(host);
         u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+    }
+}
+
+fn next_generation() -> u64 {
+    static TABLES: AtomicU64 = AtomicU64::new(0);
+    TABLES.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// The hosts that differ from an earlier configuration, at the only entry point.
+struct Change<'c> {
+    gone: Vec<&'c HostPattern>,
+    /// New hosts, and hosts with other rules.
+    new: Vec<&'c Arc<VirtualHost>>,
+}
+
+impl<'c> Change<'c> {
+    /// The most hosts that differ.
+    const MAX: usize = 1_000;
+
+    /// The difference, if the configurations differ in nothing but such hosts. `table` is the table of `earlier`.
+    fn between(earlier: &'c Config, config: &'c Config, table: &Table, tls: &TlsTables) -> Option<Self> {
+        let is_of_flags =
+            |config: &Config| config.hosts.last().is_none_or(|host| host.entry_point == EntryPoint::Flags);
+        let is_simple = config.listeners.is_empty()
+            && table.gateways.is_empty()
+            && ![EntryPoint::FlagsHttp, EntryPoint::FlagsHttps].iter().any(|of| tls.has(of))
+            && is_of_flags(earlier)
+            && is_of_flags(config);
+        let is_same = config.settings == *table.settings
+            && config.default_rule == earlier.default_rule
+            && table.consumers.is_of(&config.consumers);
+        if !is_simple || !is_same {
+            return None;
+        }
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        let (mut before, mut after) = (earlier.hosts.iter().peekable(), config.hosts.iter().peekable());
+        while let Some(host) = after.peek().copied() {
+            if before.next_if(|old| Arc::ptr_eq(old, host)).is_some() {
+                after.next();
+            } else if let Some(old) = before.next_if(|old| old.host < host.host) {
+                gone.push(&old.host);
+            } else {
+                before.next_if(|old| old.host == host.host);
+                new.push(host);
+                after.next();
+            }
+            if gone.len() + new.len() > Self::MAX {
+                return None;
+            }
+        }
+        gone.extend(before.map(|old| &old.host));
+        // The default rule shares its counters with the host of any name.
+        let is_any = |host: &HostPattern| *host == HostPattern::Any;
+        let has_any = gone.iter().any(|host| is_any(host)) || new.iter().any(|host| is_any(&host.host));
+        (!has_any && gone.len() <= Self::MAX).then_some(Self { gone, new })
     }
 }
 
@@ -397,7 +554,13 @@ mod tests {
     }
 
     fn after(before: &Table, config: &Config, resources: &Resources, slot: usize) -> Table {
-        Table::new(config, before, (&TlsTables::default(), Layer4Table::default()), resources, |_| slot)
+        Table::new(
+            config,
+            (before, None),
+            (&TlsTables::default(), Layer4Table::default()),
+            resources,
+            (|_: &_| slot, true),
+        )
     }
 
     fn find(table: &Table, host: &str, path: &str) -> Option<RouteIndex> {
@@ -455,7 +618,7 @@ mod tests {
     }
 
     fn host<'t>(table: &'t Table, pattern: &str) -> &'t Arc<Host> {
-        &table.entries[0].hosts.get(&HostPattern::Exact(pattern.into())).unwrap().host
+        table.entries().next().unwrap().get(&HostPattern::Exact(pattern.into())).unwrap().host
     }
 
     #[test]

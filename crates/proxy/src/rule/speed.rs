@@ -38,10 +38,10 @@ fn table(hosts: Vec<VirtualHost>) -> Table {
     let config = Config { hosts: hosts.into_iter().map(Arc::new).collect(), ..Config::default() };
     Table::new(
         &config,
-        &Table::default(),
+        (&Table::default(), None),
         (&TlsTables::default(), Layer4Table::default()),
         &Resources::new(Counters::new(1, Arc::default()).into()),
-        |_| 0,
+        (|_: &_| 0, true),
     )
 }
 

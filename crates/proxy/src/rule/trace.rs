@@ -1,6 +1,6 @@
 //! The lookup of a request's route, with its steps: for people who ask why a request uses a route.
 //!
-//! The steps come from the lookup of the table itself ([`EntryTable::search`](super::entry::EntryTable)). Only the list of the
+//! The steps come from the lookup of the table itself ([`Hosts::search`](super::entry::Hosts)). Only the list of the
 //! matches of a host beside the selected match is computed here, each match with the types of the table.
 
 use sluicegate_model::HostPattern;
@@ -52,8 +52,8 @@ impl Table {
         request: HeadView<'_>,
     ) -> Vec<HostStep<'_>> {
         let mut steps = Vec::new();
-        let Some(entry) = self.at(entrance) else { return steps };
-        entry.search(authority, |placed| {
+        let Some(hosts) = self.at(entrance) else { return steps };
+        hosts.search(authority, |placed| {
             let found = placed.find(path, request);
             let (matches, near) = placed.host.near(path, request);
             let (pattern, continues) = (placed.host.pattern(), placed.host.continues());

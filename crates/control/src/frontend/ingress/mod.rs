@@ -24,7 +24,7 @@ use class::Classes;
 pub(crate) mod class;
 pub(super) mod passthrough;
 pub(crate) mod restriction;
-pub(super) mod tls;
+pub(crate) mod tls;
 
 /// Adds the intents of the served Ingresses, the oldest first, and notes of the other Ingresses, by name.
 pub(super) fn ask<'a>(store: &'a Store, options: &'a TranslateOptions, intents: &mut Intents<'a>) {
@@ -81,7 +81,7 @@ fn intent<'a>(
         hosts: ingress.rules.iter().map(|rule| host(store, at, ingress, rule, problems)).collect(),
         default: ingress.default_backend.as_ref().map(|named| upstream::key(store, named, backend, None)),
         is_for_all_hosts: !ingress.has_rules,
-        tls: tls::certificates(store, at, ingress),
+        tls: tls::certificates(store, at.object, ingress),
         client_auth: ingress.client_auth.as_ref().map(|auth| tls::client_auth(store, ingress, auth)),
         ciphers: CipherSuites::default(),
         https: Https {

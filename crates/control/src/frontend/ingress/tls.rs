@@ -6,16 +6,16 @@ use std::sync::Arc;
 use sluicegate_model::{Certificate, ClientAuth, HostPattern};
 
 use crate::frontend::certificate;
-use crate::intent::{AcmeSecret, At, ClientAuthIntent, Place, Tls};
+use crate::intent::{AcmeSecret, ClientAuthIntent, Place, Tls};
 use crate::object::ingress::{self, Ingress};
 use crate::object::{Kind, ObjectRef};
 use crate::store::Store;
 
 /// The entries of `spec.tls`.
-pub(in crate::frontend) fn certificates<'a>(store: &Store, at: At<'_>, ingress: &'a Ingress) -> Vec<Tls<'a>> {
+pub(crate) fn certificates<'a>(store: &Store, object: &ObjectRef, ingress: &'a Ingress) -> Vec<Tls<'a>> {
     let entry = |(index, entry): (usize, &'a ingress::Tls)| {
         let secret = entry.secret.as_ref().map(|name| {
-            let namespace = at.object.namespace.clone();
+            let namespace = object.namespace.clone();
             ObjectRef { kind: Kind::Secret, namespace, name: name.clone() }
         });
         let certificate = secret.as_ref().map(|secret| certificate::of_secret(store, secret));

@@ -276,7 +276,7 @@ impl<'a> Dialect<'a> {
                 Some(_) => auth::of_host(&mut context, &guarded, &HostPattern::Any),
                 None => guarded,
             }),
-            tls: if is_main { tls::certificates(self.store, at, ingress) } else { Vec::new() },
+            tls: if is_main { tls::certificates(self.store, at.object, ingress) } else { Vec::new() },
             client_auth: client_certificate::of(&context).filter(|_| is_main),
             ciphers: if is_main { settings.https.ciphers } else { CipherSuites::default() },
             https: own.https,

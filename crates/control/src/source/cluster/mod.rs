@@ -308,6 +308,7 @@ impl ClusterSource {
             named: Named::default(),
             unwatched: Vec::new(),
             touched: Touched::default(),
+            held: Touched::default(),
             since: Instant::now(),
             waits_until: None,
             resumption: Resumption::default(),
@@ -389,6 +390,8 @@ struct Follower<P> {
     unwatched: Vec<ObjectRef>,
     /// The changes that are not published yet.
     touched: Touched,
+    /// The changes that wait for named objects.
+    held: Touched,
     /// The time of the first unpublished change.
     since: Instant,
     /// The end of the wait of a change of routes, for named objects or for the last watch after an outage.
@@ -644,10 +647,10 @@ impl<P: Publish> Follower<P> {
             self.record(false);
             return;
         }
-        touched.routing = self.output.is_routing(&touched) || self.waits_until.is_some();
-        touched.changed_services.clear();
+        touched.merge(std::mem::take(&mut self.held));
+        let is_routing = self.output.is_routing(&touched) || self.waits_until.is_some();
         // The last of the first lists may be empty, or may have failed; both touch nothing.
-        if touched.routing || !self.output.is_serving() {
+        if is_routing || !self.output.is_serving() {
             self.find_named();
         }
         let now = Instant::now();
@@ -659,18 +662,24 @@ impl<P: Publish> Follower<P> {
             self.report();
             return;
         }
-        if touched.routing {
+        let mut applies = is_routing;
+        if is_routing {
             // The first configuration does not wait.
             let resumed = resumed.filter(|_| self.output.is_serving());
             let wait = resumed.or_else(|| (!is_settled).then(|| now + NAMED_WAIT_MAX));
             self.waits_until = wait.map(|end| self.waits_until.map_or(end, |until| until.min(end)));
             self.waits_until.take_if(|until| *until <= now);
-            touched.routing = self.waits_until.is_none();
+            applies = self.waits_until.is_none();
+        }
+        if !applies {
+            self.held = touched.take_routing();
+            // Services of own data planes.
+            self.held.routing |= self.held.ingresses.is_empty();
         }
         if self.output.apply(&self.store, &touched, self.since).await {
             self.report();
         }
-        self.record(touched.routing);
+        self.record(applies);
         if let Some(served) = self.output.take_served() {
             self.acknowledged.follow(self.output.configuration(), served);
         }

@@ -19,6 +19,7 @@ mod policies;
 mod problems;
 mod restrictions;
 mod routes;
+mod scope;
 mod slashes;
 mod tls;
 mod upstreams;
