@@ -22,7 +22,7 @@ use crate::object::api::{Api, DocumentSource};
 use crate::problem::{Problem, Severity};
 use crate::status::ObjectStatus;
 use crate::store::{ServiceRef, Store, Touched};
-use crate::translate::scope::Scopes;
+use crate::translate::scope::{Scopes, assert_same};
 use crate::translate::{TranslateOptions, Translation, translate};
 use crate::upstream;
 
@@ -149,11 +149,11 @@ impl<P: Publish> Output<P> {
 
     /// Whether the changes require a translation.
     pub(super) fn is_routing(&self, touched: &Touched) -> bool {
-        !touched.ingresses.is_empty() || self.is_routing_beside_ingresses(touched)
+        touched.has_routing() || self.needs_more_than_scopes(touched)
     }
 
-    /// Whether changes of other objects than Ingresses require a translation.
-    fn is_routing_beside_ingresses(&self, touched: &Touched) -> bool {
+    /// Whether changes of other objects than Ingresses and Secrets require a translation.
+    pub(super) fn needs_more_than_scopes(&self, touched: &Touched) -> bool {
         let is_relevant = |service| self.is_named(service) || self.may_be_of_gateway(service);
         // The readiness of own data planes decides about the addresses of a Gateway.
         let is_of_planes =
@@ -227,17 +227,23 @@ impl<P: Publish> Output<P> {
         }
     }
 
-    /// Translates only the hosts that a change of Ingresses affects; `None` if everything must be translated.
+    /// Translates only the hosts that a change of Ingresses and Secrets affects; `None` if everything must be translated.
     fn translate_scope(&mut self, store: &Store, touched: &Touched, heard: Instant) -> Option<Config> {
         // The lines of other objects may have changed, too.
-        if self.is_routing_beside_ingresses(touched) || touched.moved {
+        if self.needs_more_than_scopes(touched) || touched.moved {
             return None;
         }
         self.publish_endpoints(store, &touched.services, heard);
-        let (before, translation) = (self.publisher.config_with_endpoints()?, self.translation.as_mut()?);
+        let (before, translation) = (self.publisher.config()?, self.translation.as_mut()?);
         let known = foreign(translation).filter(|object| touched.ingresses.contains_key(*object));
         let known: HashSet<ObjectRef> = known.cloned().collect();
-        let config = self.scopes.translate(store, &self.options, &before, translation, &touched.ingresses)?;
+        let changed = (&touched.ingresses, &touched.secrets);
+        let change = self.scopes.translate(store, &self.options, before, translation, changed)?;
+        let mut config = self.publisher.config_with_endpoints()?;
+        change.apply(&mut config);
+        if cfg!(debug_assertions) {
+            assert_same(&config, translation, &translate(store, &self.options));
+        }
         self.look_up(&config);
         self.log_foreign_objects(|object| !touched.ingresses.contains_key(object) || known.contains(object));
         Some(config)

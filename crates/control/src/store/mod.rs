@@ -71,6 +71,8 @@ pub struct Touched {
     pub(crate) changed_services: BTreeSet<ServiceRef>,
     /// Ingresses that changed, are new or are gone, each as it was in service before.
     pub(crate) ingresses: BTreeMap<ObjectRef, Option<Object>>,
+    /// Secrets that changed, are new or are gone.
+    pub(crate) secrets: BTreeSet<ObjectRef>,
     /// Whether anything else may have changed.
     pub(crate) routing: bool,
     /// Whether problems may have come or gone.
@@ -80,11 +82,17 @@ pub struct Touched {
 }
 
 impl Touched {
+    /// Whether routes may have changed, beside the effects of Services.
+    pub(crate) fn has_routing(&self) -> bool {
+        self.routing || !self.ingresses.is_empty() || !self.secrets.is_empty()
+    }
+
     /// Takes everything that may require a translation.
     pub(crate) fn take_routing(&mut self) -> Self {
         Self {
             changed_services: std::mem::take(&mut self.changed_services),
             ingresses: std::mem::take(&mut self.ingresses),
+            secrets: std::mem::take(&mut self.secrets),
             routing: std::mem::take(&mut self.routing),
             ..Self::default()
         }
@@ -96,6 +104,7 @@ impl Touched {
         for (object, before) in other.ingresses {
             self.ingresses.entry(object).or_insert(before);
         }
+        self.secrets.extend(other.secrets);
         self.routing |= other.routing;
         self.problems |= other.problems;
         self.moved |= other.moved;
@@ -144,6 +153,8 @@ struct FileEntry {
     was_told: bool,
     /// Whether it is a file or a folder that could never be opened.
     is_unopened: bool,
+    /// Whether it is a file of Kong.
+    is_kong: bool,
 }
 
 /// One object, in each file that holds it, in the order of their paths.
@@ -297,7 +308,8 @@ impl Store {
         faults.extend(told_of_closed(&file, &closed, false));
         touched.routing |= closed != previous.closed;
         touched.problems |= faults != previous.faults;
-        let entry = FileEntry { manifest, objects, faults, closed, was_told, is_unopened: false };
+        let is_kong = manifest.documents.iter().any(|(_, document)| document.is_kong);
+        let entry = FileEntry { manifest, objects, faults, closed, was_told, is_unopened: false, is_kong };
         self.files.insert(file, entry);
         touched
     }
@@ -437,8 +449,7 @@ impl Store {
 
     /// An error for each file of Kong beside the first: the plugins of a file do not apply to the routes of another file.
     fn files_of_kong(&self) -> impl Iterator<Item = Problem> {
-        let is_kong = |entry: &FileEntry| entry.manifest.documents.iter().any(|(_, of)| of.is_kong);
-        self.files.iter().filter(move |(_, entry)| is_kong(entry)).skip(1).map(|(file, _)| Problem {
+        self.files.iter().filter(|(_, entry)| entry.is_kong).skip(1).map(|(file, _)| Problem {
             severity: Severity::Error,
             origin: Origin { line: 1, ..Origin::file(file) },
             object: None,
@@ -570,7 +581,9 @@ impl Store {
         }
         touched.problems |= is_troubled || was_troubled;
         // An unreadable Secret exists all the same.
-        touched.routing |= object.kind == Kind::Secret && is_troubled != was_troubled;
+        if object.kind == Kind::Secret && is_troubled != was_troubled {
+            touched.secrets.insert(object.clone());
+        }
         if before == after {
             return;
         }
@@ -587,6 +600,7 @@ impl Store {
             Change::Routing if object.kind == Kind::Ingress => {
                 touched.ingresses.entry(object.clone()).or_insert(before);
             }
+            Change::Routing if object.kind == Kind::Secret => drop(touched.secrets.insert(object.clone())),
             Change::Routing => touched.routing = true,
             Change::Service => {
                 touched.changed_services.insert((object.namespace.clone(), object.name.clone()));

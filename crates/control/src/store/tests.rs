@@ -56,7 +56,7 @@ fn change_to_an_invalid_policy_and_back_needs_a_translation() {
         [("10.0.0.0/8", true), ("10.1.2.3/8", true), ("10.0.0.0/8", true), ("10.0.0.0/8", false)]
     {
         let touched = store.set_file(Path::new("m.yaml"), &policy(deny));
-        assert_eq!(touched.routing, routing, "{deny}");
+        assert_eq!(touched.has_routing(), routing, "{deny}");
     }
 }
 
@@ -199,7 +199,7 @@ fn store_reports_whether_a_file_change_affects_services_routing_or_problems() {
     let mut touched = |text: &str| {
         let touched = store.set_file(Path::new("m.yaml"), text);
         let services: Vec<String> = touched.services.iter().map(|(_, name)| name.to_string()).collect();
-        (services.join(" "), touched.routing || !touched.ingresses.is_empty(), touched.problems)
+        (services.join(" "), touched.has_routing(), touched.problems)
     };
     let a = ingress("a", "/a");
     assert_eq!(touched(&format!("{a}{}", slice("10.0.0.1", "one"))), ("one".to_owned(), true, false));

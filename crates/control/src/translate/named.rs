@@ -47,18 +47,8 @@ impl Named {
         named.others.extend(options.ticket_secret.as_ref().map(ObjectName::secret));
         let configmaps = [&options.configmap, &options.tcp_services, &options.udp_services];
         named.others.extend(configmaps.into_iter().flatten().map(ObjectName::configmap));
-        let classes = Classes::new(store, options);
-        let nginx = super::ingress_nginx(store, options);
-        for (object, ingress, _) in store.all::<Ingress>() {
-            let Some(dialect) = classes.dialect(ingress) else { continue };
-            named.add(store, object, ingress);
-            if dialect == Dialect::IngressNginx
-                && let Some(nginx) = &nginx
-            {
-                let settings = ingress.nginx.settings(&nginx.prefix, &nginx.globals, &object.namespace);
-                named.others.extend(settings.references.iter().cloned());
-            }
-        }
+        let all = store.all::<Ingress>().map(|(object, ingress, _)| (object, ingress));
+        named.add_ingresses(store, options, all);
         named.others.extend(parameters::references(store, options).cloned());
         named.add_gateways(store);
         named.add_policies(store);
@@ -70,6 +60,41 @@ impl Named {
             }));
         }
         named
+    }
+
+    /// Follows changes of Ingresses alone. Objects that only their earlier versions named stay until the next
+    /// [`find`](Self::find).
+    pub(crate) fn follow<'o>(
+        &mut self,
+        store: &Store,
+        options: &TranslateOptions,
+        changed: impl Iterator<Item = &'o ObjectRef> + Clone,
+    ) {
+        for object in changed.clone() {
+            self.ingresses.remove(object);
+        }
+        let known = changed.filter_map(|object| Some((object, store.get::<Ingress>(object)?)));
+        self.add_ingresses(store, options, known);
+    }
+
+    fn add_ingresses<'o>(
+        &mut self,
+        store: &Store,
+        options: &TranslateOptions,
+        ingresses: impl Iterator<Item = (&'o ObjectRef, &'o Ingress)>,
+    ) {
+        let classes = Classes::new(store, options);
+        let nginx = super::ingress_nginx(store, options);
+        for (object, ingress) in ingresses {
+            let Some(dialect) = classes.dialect(ingress) else { continue };
+            self.add(store, object, ingress);
+            if dialect == Dialect::IngressNginx
+                && let Some(nginx) = &nginx
+            {
+                let settings = ingress.nginx.settings(&nginx.prefix, &nginx.globals, &object.namespace);
+                self.others.extend(settings.references.iter().cloned());
+            }
+        }
     }
 
     /// The certificates of Gateways and ListenerSets, the CA certificates of Gateways, and the Secrets and BackendTLSPolicies of

@@ -1,4 +1,4 @@
-//! The translation of only the hosts that a change of Ingresses affects.
+//! The translation of only the hosts that a change of Ingresses, or of the Secrets of Ingresses, affects.
 //!
 //! The result is the same as that of a translation of everything. The cost does not depend on the number of other Ingresses.
 //!
@@ -10,12 +10,15 @@
 //!   that relate Ingresses in other ways: policies, Apis, Gateways and their routes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use sluicegate_model::{Config, EntryPoint, HostPattern, Tls, UpstreamKey, Upstreams, VirtualHost};
+use sluicegate_model::{
+    Config, EntryPoint, HostPattern, TlsHost, Upstream, UpstreamKey, Upstreams, VirtualHost,
+};
 
-use super::{IngressNginx, TranslateOptions, Translation, ingress_nginx, translate};
+use super::{Acme, IngressNginx, ObjectName, TranslateOptions, Translation, ingress_nginx, translate};
 use crate::frontend::ingress::tls;
 use crate::object::ingress::Ingress;
 use crate::object::{Checked as _, Kind, Object, ObjectRef};
@@ -32,11 +35,20 @@ pub(crate) struct Scopes(Option<Index>);
 #[derive(Debug, Default)]
 struct Index {
     /// The Ingresses that name each host.
-    ingresses: HashMap<HostPattern, BTreeSet<ObjectRef>>,
+    ingresses: HashMap<HostPattern, Vec<ObjectRef>>,
+    /// The Ingresses that name each Secret.
+    of_secrets: HashMap<ObjectRef, Vec<ObjectRef>>,
     /// How many virtual hosts name each upstream. The other routes of the configuration count as one.
     upstreams: HashMap<UpstreamKey, usize>,
     /// Upstreams of the configuration that only policies without effect name.
     unused: Vec<UpstreamKey>,
+}
+
+/// The hosts that an Ingress may affect itself, and its Secrets. An Ingress that affects all hosts names [`HostPattern::Any`].
+#[derive(Default)]
+struct Names {
+    hosts: BTreeSet<HostPattern>,
+    secrets: BTreeSet<ObjectRef>,
 }
 
 /// The Ingresses of a translation, and the hosts that the translation decides about.
@@ -54,26 +66,29 @@ impl Scopes {
         self.0 = None;
     }
 
-    /// The configuration after a change of Ingresses alone, and brings `translation` up to date. `before` is the configuration in
-    /// service, with its newest endpoints. `changed` has each changed Ingress as it was before. The result is `None` if everything
-    /// must be translated.
+    /// The change of the configuration `before` after a change of Ingresses and Secrets alone; brings `translation` up to date.
+    /// `changed` has each changed Ingress as it was before, and the changed Secrets. The result is `None` if everything must be
+    /// translated.
     pub(crate) fn translate(
         &mut self,
         store: &Store,
         options: &TranslateOptions,
         before: &Config,
         translation: &mut Translation,
-        changed: &BTreeMap<ObjectRef, Option<Object>>,
-    ) -> Option<Config> {
+        (changed, secrets): (&BTreeMap<ObjectRef, Option<Object>>, &BTreeSet<ObjectRef>),
+    ) -> Option<Patch> {
         let has_others = |config: &Config, translation: &Translation| {
             !config.tls.passthrough.is_empty() || !translation.acme.is_empty()
         };
         let is_alone = is_plain(store) && !has_others(before, translation);
-        if changed.is_empty() || changed.len() > INGRESSES_MAX || !is_alone {
+        if changed.len() + secrets.len() > INGRESSES_MAX || !is_alone {
+            return None;
+        }
+        if !secrets.is_empty() && secrets.iter().any(is_of_more_than_hosts(options, before)) {
             return None;
         }
         let nginx = ingress_nginx(store, options);
-        let named = |ingress: &Ingress, object: &ObjectRef| hosts(store, ingress, object, nginx.as_ref());
+        let named = |ingress: &Ingress, object: &ObjectRef| Names::of(store, ingress, object, nginx.as_ref());
         let index = match &mut self.0 {
             Some(index) => {
                 for (object, before) in changed {
@@ -89,9 +104,10 @@ impl Scopes {
         };
         let earlier = changed
             .iter()
-            .filter_map(|(object, before)| Some(named(before.as_ref().and_then(Ingress::of)?, object)));
-        let scope = index.scope(changed.keys(), earlier.flatten(), |object| {
-            store.get::<Ingress>(object).map(|ingress| named(ingress, object)).unwrap_or_default()
+            .filter_map(|(object, before)| Some(named(before.as_ref().and_then(Ingress::of)?, object).hosts));
+        let of_secrets = secrets.iter().filter_map(|secret| index.of_secrets.get(secret)).flatten();
+        let scope = index.scope(changed.keys().chain(of_secrets), earlier.flatten(), |object| {
+            store.get::<Ingress>(object).map(|ingress| named(ingress, object).hosts).unwrap_or_default()
         })?;
         let part = translate(&store.with_ingresses(scope.ingresses.iter().chain(&scope.covering)), options);
         let sends_proxy_protocol = |key: &UpstreamKey| {
@@ -101,16 +117,19 @@ impl Scopes {
         if has_others(&part.config, &part) || part.config.upstreams.keys().any(sends_proxy_protocol) {
             return None;
         }
-        let config = index.apply(&scope, before, &part.config, translation);
-        let is_known = |key: &UpstreamKey| config.upstreams.contains_key(key);
+        let patch = index.patch(scope.hosts, before, &part.config);
+        for key in &patch.gone {
+            translation.upstream_problems.remove(key);
+            translation.external_ports.remove(key);
+        }
+        let is_known = |key: &UpstreamKey| {
+            before.upstreams.contains_key(key) || patch.upstreams.iter().any(|(new, _)| new == key)
+        };
         translation.upstream_problems.extend(part.upstream_problems);
         translation.external_ports.extend(part.external_ports.into_iter().filter(|(key, _)| is_known(key)));
-        replace(&mut translation.problems, part.problems, &scope);
-        replace(&mut translation.foreign, part.foreign, &scope);
-        if cfg!(debug_assertions) {
-            assert_same(&config, translation, &translate(store, options));
-        }
-        Some(config)
+        replace(&mut translation.problems, part.problems, &scope.ingresses);
+        replace(&mut translation.foreign, part.foreign, &scope.ingresses);
+        Some(patch)
     }
 }
 
@@ -132,44 +151,46 @@ fn is_plain(store: &Store) -> bool {
     !Kind::all().filter(relates).any(|kind| store.has_kind(kind)) && store.closed().next().is_none()
 }
 
-/// Every host that an Ingress may affect itself. An Ingress that affects all hosts names [`HostPattern::Any`].
-fn hosts(
-    store: &Store,
-    ingress: &Ingress,
-    object: &ObjectRef,
-    nginx: Option<&IngressNginx>,
-) -> BTreeSet<HostPattern> {
-    let of_rules = ingress.rules.iter().map(|rule| &rule.host);
-    let mut hosts: BTreeSet<HostPattern> = of_rules.cloned().collect();
-    for entry in tls::certificates(store, object, ingress) {
-        hosts.extend(entry.hosts.iter().cloned());
+impl Names {
+    fn of(store: &Store, ingress: &Ingress, object: &ObjectRef, nginx: Option<&IngressNginx>) -> Self {
+        let mut names = Self::default();
+        names.hosts.extend(ingress.rules.iter().map(|rule| rule.host.clone()));
+        if ingress.default_backend.is_some() || ingress.rules.is_empty() {
+            names.hosts.insert(HostPattern::Any);
+        }
+        for entry in tls::certificates(store, object, ingress) {
+            names.hosts.extend(entry.hosts.iter().cloned());
+        }
+        let of_tls = ingress.tls.iter().filter_map(|entry| entry.secret.clone());
+        names.secrets.extend(of_tls.map(|name| ObjectRef {
+            name,
+            kind: Kind::Secret,
+            namespace: object.namespace.clone(),
+        }));
+        names.secrets.extend(ingress.client_auth.iter().filter_map(|auth| auth.authorities.clone()));
+        if let Some(nginx) = nginx {
+            let settings = ingress.nginx.settings(&nginx.prefix, &nginx.globals, &object.namespace);
+            names.secrets.extend(settings.references.iter().cloned());
+            names.hosts.extend(settings.alias.hosts.iter().cloned());
+            if settings.redirect.www {
+                names.hosts.extend(ingress.rules.iter().filter_map(|rule| www(&rule.host)));
+            }
+        }
+        names
     }
-    if ingress.default_backend.is_some() || ingress.rules.is_empty() {
-        hosts.insert(HostPattern::Any);
-    }
-    let Some(nginx) = nginx else { return hosts };
-    let settings = ingress.nginx.settings(&nginx.prefix, &nginx.globals, &object.namespace);
-    hosts.extend(settings.alias.hosts.iter().cloned());
-    if settings.redirect.www {
-        let names = ingress.rules.iter().filter_map(|rule| match &rule.host {
-            HostPattern::Exact(name) => Some(name),
-            _ => None,
-        });
-        let others = names.map(|name| match name.strip_prefix("www.") {
-            Some(bare) => bare.into(),
-            None => format!("www.{name}").into(),
-        });
-        hosts.extend(others.map(HostPattern::Exact));
-    }
-    hosts
+}
+
+/// The host with `www.`, or without if it has it.
+fn www(host: &HostPattern) -> Option<HostPattern> {
+    let HostPattern::Exact(name) = host else { return None };
+    Some(HostPattern::Exact(match name.strip_prefix("www.") {
+        Some(bare) => bare.into(),
+        None => format!("www.{name}").into(),
+    }))
 }
 
 impl Index {
-    fn new(
-        store: &Store,
-        config: &Config,
-        named: impl Fn(&Ingress, &ObjectRef) -> BTreeSet<HostPattern>,
-    ) -> Self {
+    fn new(store: &Store, config: &Config, named: impl Fn(&Ingress, &ObjectRef) -> Names) -> Self {
         let mut index = Self::default();
         for (object, ingress, _) in store.all::<Ingress>() {
             index.replace(object, None, Some(named(ingress, object)));
@@ -186,36 +207,26 @@ impl Index {
         index
     }
 
-    /// Replaces the hosts that an Ingress names.
-    fn replace(
-        &mut self,
-        object: &ObjectRef,
-        before: Option<BTreeSet<HostPattern>>,
-        after: Option<BTreeSet<HostPattern>>,
-    ) {
-        for host in before.into_iter().flatten() {
-            if let Some(ingresses) = self.ingresses.get_mut(&host) {
-                ingresses.remove(object);
-                if ingresses.is_empty() {
-                    self.ingresses.remove(&host);
-                }
-            }
-        }
-        for host in after.into_iter().flatten() {
-            self.ingresses.entry(host).or_default().insert(object.clone());
-        }
+    /// Replaces the hosts and Secrets that an Ingress names.
+    fn replace(&mut self, object: &ObjectRef, before: Option<Names>, after: Option<Names>) {
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        replace_in(&mut self.ingresses, object, before.hosts, after.hosts);
+        replace_in(&mut self.of_secrets, object, before.secrets, after.secrets);
     }
 
     fn count(&mut self, host: &VirtualHost) {
-        for key in host.upstreams().collect::<HashSet<_>>() {
-            *self.upstreams.entry(key.clone()).or_default() += 1;
+        for key in distinct(host) {
+            match self.upstreams.get_mut(key) {
+                Some(count) => *count += 1,
+                None => drop(self.upstreams.insert(key.clone(), 1)),
+            }
         }
     }
 
     /// Returns the upstreams that no host names any more.
     fn discount(&mut self, host: &VirtualHost) -> Vec<UpstreamKey> {
         let mut gone = Vec::new();
-        for key in host.upstreams().collect::<HashSet<_>>() {
+        for key in distinct(host) {
             let Some(count) = self.upstreams.get_mut(key) else { continue };
             *count -= 1;
             if *count == 0 {
@@ -256,97 +267,181 @@ impl Index {
         Some(scope)
     }
 
-    /// The configuration `before` with the hosts of a scope from `part`.
-    fn apply(
-        &mut self,
-        scope: &Scope,
-        before: &Config,
-        part: &Config,
-        translation: &mut Translation,
-    ) -> Config {
-        let mut config = before.clone();
+    /// The change of the configuration `before` to the hosts of a scope in `part`.
+    fn patch(&mut self, hosts: BTreeSet<HostPattern>, before: &Config, part: &Config) -> Patch {
         let mut gone = std::mem::take(&mut self.unused);
-        for host in &scope.hosts {
-            let old = take(&mut config.hosts, host, |host| (&host.entry_point, &host.host));
-            gone.extend(old.iter().flat_map(|host| self.discount(host)));
+        for host in &hosts {
+            let old = place(&before.hosts, &EntryPoint::Flags, host, of_host).ok();
+            gone.extend(old.into_iter().flat_map(|place| self.discount(&before.hosts[place])));
         }
-        let decided = |host: &&Arc<VirtualHost>| scope.hosts.contains(&host.host);
-        for host in part.hosts.iter().filter(decided) {
+        let new: Vec<_> = part.hosts.iter().filter(|host| hosts.contains(&host.host)).cloned().collect();
+        for host in &new {
             self.count(host);
-            put(&mut config.hosts, host, |host| (&host.entry_point, &host.host));
-        }
-        let mut tls_hosts = before.tls.hosts.clone();
-        for host in &scope.hosts {
-            take(&mut tls_hosts, host, |host| (&host.entry_point, &host.host));
-        }
-        for host in part.tls.hosts.iter().filter(|host| scope.hosts.contains(&host.host)) {
-            put(&mut tls_hosts, host, |host| (&host.entry_point, &host.host));
-        }
-        if tls_hosts != before.tls.hosts {
-            config.tls = Arc::new(Tls { hosts: tls_hosts, ..Tls::clone(&before.tls) });
         }
         gone.retain(|key| !self.upstreams.contains_key(key));
         let is_new =
-            |key: &&UpstreamKey| self.upstreams.contains_key(*key) && !before.upstreams.contains_key(*key);
-        let new: Vec<&UpstreamKey> = part.upstreams.keys().filter(is_new).collect();
-        if gone.is_empty() && new.is_empty() {
-            return config;
+            |key: &UpstreamKey| self.upstreams.contains_key(key) && !before.upstreams.contains_key(key);
+        let upstreams = part.upstreams.iter().filter(|(key, _)| is_new(key));
+        let tls = part.tls.hosts.iter().filter(|host| hosts.contains(&host.host));
+        Patch {
+            new,
+            tls: tls.cloned().collect(),
+            upstreams: upstreams.map(|(key, upstream)| (key.clone(), upstream.clone())).collect(),
+            hosts,
+            gone,
         }
-        for key in &gone {
+    }
+}
+
+/// The upstreams that a host names, each once.
+fn distinct(host: &VirtualHost) -> Vec<&UpstreamKey> {
+    let mut all: Vec<&UpstreamKey> = Vec::new();
+    for key in host.upstreams() {
+        // Neighbours are often the same.
+        if all.last() != Some(&key) {
+            all.push(key);
+        }
+    }
+    if all.len() > 1 {
+        all.sort_unstable();
+        all.dedup();
+    }
+    all
+}
+
+/// The change of a configuration.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    /// The hosts that are replaced or removed.
+    hosts: BTreeSet<HostPattern>,
+    /// All hosts that replace them.
+    new: Vec<Arc<VirtualHost>>,
+    /// The same for TLS.
+    tls: Vec<Arc<TlsHost>>,
+    /// The upstreams that no route names any more.
+    gone: Vec<UpstreamKey>,
+    /// The new upstreams.
+    upstreams: Vec<(UpstreamKey, Arc<Upstream>)>,
+}
+
+impl Patch {
+    /// Changes a configuration.
+    pub(crate) fn apply(self, config: &mut Config) {
+        exchange(&mut config.hosts, &self.hosts, self.new, of_host);
+        let has_tls = |host| place(&config.tls.hosts, &EntryPoint::Flags, host, of_tls_host).is_ok();
+        if !self.tls.is_empty() || self.hosts.iter().any(has_tls) {
+            exchange(&mut Arc::make_mut(&mut config.tls).hosts, &self.hosts, self.tls, of_tls_host);
+        }
+        for key in &self.gone {
             config.upstreams.remove(key);
-            translation.upstream_problems.remove(key);
-            translation.external_ports.remove(key);
         }
-        config.upstreams.extend(new.into_iter().map(|key| (key.clone(), part.upstreams[key].clone())));
-        config
+        if !self.upstreams.is_empty() {
+            config.upstreams.extend(self.upstreams);
+        }
     }
 }
 
-/// Takes the host of a pattern from hosts in their order.
-fn take<T>(
-    hosts: &mut Vec<Arc<T>>,
-    host: &HostPattern,
-    key: impl Fn(&T) -> (&EntryPoint, &HostPattern),
-) -> Option<Arc<T>> {
-    let place = hosts.binary_search_by(|known| key(known).cmp(&(&EntryPoint::Flags, host))).ok()?;
-    Some(hosts.remove(place))
+fn of_host(host: &VirtualHost) -> (&EntryPoint, &HostPattern) {
+    (&host.entry_point, &host.host)
 }
 
-/// Adds a host to hosts in their order.
-fn put<T>(hosts: &mut Vec<Arc<T>>, host: &Arc<T>, key: impl Fn(&T) -> (&EntryPoint, &HostPattern)) {
-    match hosts.binary_search_by(|known| key(known).cmp(&key(host))) {
-        Ok(place) => hosts[place] = host.clone(),
-        Err(place) => hosts.insert(place, host.clone()),
+fn of_tls_host(host: &TlsHost) -> (&EntryPoint, &HostPattern) {
+    (&host.entry_point, &host.host)
+}
+
+/// The key of a host in its list.
+type Key<T> = fn(&T) -> (&EntryPoint, &HostPattern);
+
+/// The place of a host in a list in the order of the keys.
+fn place<T>(hosts: &[Arc<T>], at: &EntryPoint, host: &HostPattern, key: Key<T>) -> Result<usize, usize> {
+    hosts.binary_search_by(|known| key(known).cmp(&(at, host)))
+}
+
+/// Replaces the hosts with these patterns in a list in the order of the keys.
+fn exchange<T>(hosts: &mut Vec<Arc<T>>, old: &BTreeSet<HostPattern>, new: Vec<Arc<T>>, key: Key<T>) {
+    for host in old {
+        if let Ok(place) = place(hosts, &EntryPoint::Flags, host, key) {
+            hosts.remove(place);
+        }
+    }
+    for host in new {
+        let (at, pattern) = key(&host);
+        let (Ok(place) | Err(place)) = place(hosts, at, pattern, key);
+        hosts.insert(place, host);
     }
 }
 
-/// Replaces the problems of the Ingresses of a scope.
-fn replace(problems: &mut Vec<Problem>, new: Vec<Problem>, scope: &Scope) {
-    let is_of_scope =
-        |problem: &Problem| problem.object.as_ref().is_some_and(|object| scope.ingresses.contains(object));
+/// Replaces the names by which an index finds an Ingress.
+fn replace_in<K: Eq + Hash>(
+    index: &mut HashMap<K, Vec<ObjectRef>>,
+    object: &ObjectRef,
+    before: BTreeSet<K>,
+    after: BTreeSet<K>,
+) {
+    for name in before {
+        if let Some(ingresses) = index.get_mut(&name) {
+            ingresses.retain(|known| known != object);
+            if ingresses.is_empty() {
+                index.remove(&name);
+            }
+        }
+    }
+    for name in after {
+        let ingresses = index.entry(name).or_default();
+        // Most names have one.
+        ingresses.reserve_exact(1);
+        ingresses.push(object.clone());
+    }
+}
+
+/// Whether a Secret may have an effect beside the hosts of Ingresses: options, and upstreams with TLS.
+fn is_of_more_than_hosts<'c>(
+    options: &'c TranslateOptions,
+    config: &'c Config,
+) -> impl Fn(&ObjectRef) -> bool + use<'c> {
+    let of_upstreams =
+        config.upstreams.keys().filter_map(|key| key.transport.tls.as_ref()?.secret.as_deref());
+    let of_upstreams: HashSet<&str> = of_upstreams.collect();
+    let of_options = [&options.default_certificate, &options.ticket_secret];
+    let has_acme = matches!(options.acme, Acme::On(_));
+    move |secret| {
+        let is_it = |name: &&ObjectName| name.namespace == secret.namespace && name.name == secret.name;
+        has_acme
+            || of_options.into_iter().flatten().any(|name| is_it(&name))
+            || of_upstreams.contains(&*format!("{}/{}", secret.namespace, secret.name))
+    }
+}
+
+/// Replaces the problems of these Ingresses.
+fn replace(problems: &mut Vec<Problem>, new: Vec<Problem>, of: &BTreeSet<ObjectRef>) {
+    let is_of_scope = |problem: &Problem| problem.object.as_ref().is_some_and(|object| of.contains(object));
     problems.retain(|problem| !is_of_scope(problem));
     problems.extend(new.into_iter().filter(is_of_scope));
 }
 
-/// Checks in debug builds that a translation of everything has the same result. It may have more upstreams: of policies that have no
+/// Checks that a translation of everything has the same result. It may have more upstreams: of policies that have no
 /// effect.
-fn assert_same(config: &Config, translation: &Translation, whole: &Translation) {
+pub(crate) fn assert_same(config: &Config, translation: &Translation, whole: &Translation) {
     assert_eq!(config.hosts, whole.config.hosts);
     assert_eq!(config.default_rule, whole.config.default_rule);
     assert_eq!(config.tls, whole.config.tls);
     for key in whole.config.named_upstreams() {
-        // A closed rule may have no upstream.
+        // A closed rule may be the only one that names an upstream. Then the upstream may be absent.
         let Some(other) = whole.config.upstreams.get(key) else { continue };
         let one = &config.upstreams[key];
-        let of = |upstream: &sluicegate_model::Upstream| {
+        let of = |upstream: &Upstream| {
             (upstream.tls.clone(), upstream.external_name.clone(), upstream.balance, upstream.limits)
         };
         assert_eq!(of(one), of(other), "{key}");
         assert_eq!(translation.upstream_problems.get(key), whole.upstream_problems.get(key), "{key}");
         assert_eq!(translation.external_ports.get(key), whole.external_ports.get(key), "{key}");
     }
+    let named: HashSet<_> = config.named_upstreams().collect();
     for key in config.upstreams.keys() {
-        assert!(whole.config.upstreams.contains_key(key), "{key} is not used any more");
+        assert!(
+            whole.config.upstreams.contains_key(key) || named.contains(key),
+            "{key} is not used any more"
+        );
     }
     for (mine, all) in [(&translation.problems, &whole.problems), (&translation.foreign, &whole.foreign)] {
         let sorted = |problems: &[Problem]| {

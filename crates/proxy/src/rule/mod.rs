@@ -528,6 +528,7 @@ fn can_deny(policy: &SecurityPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
     use sluicegate_model::rule::Pattern;
     use sluicegate_model::{ObjectId, PathPattern, Rule, RuleMatch};
@@ -778,6 +779,94 @@ mod tests {
         assert_eq!(taken(&rules, "GET /shop/cart"), "short");
         let rules = [("long", prefix("/shop/cart", 0)), ("short", prefix("/shop", 0))];
         assert_eq!(taken(&rules, "GET /shop/cart"), "long", "of equal precedence");
+    }
+
+    /// A configuration with some of eight hosts. Each host has a rule of one of three names for each of its paths.
+    fn some_hosts() -> impl Strategy<Value = Vec<Option<(u8, u8)>>> {
+        proptest::collection::vec(proptest::option::weighted(0.7, (0..3u8, 0..3u8)), 8)
+    }
+
+    fn of_hosts(hosts: &[Option<(u8, u8)>], before: &Config) -> Config {
+        let host = |(number, host): (usize, &Option<(u8, u8)>)| {
+            let (root, deep) = (*host)?;
+            let rules = vec![rule(&format!("r{root}"), "/"), rule(&format!("d{deep}"), "/deep")];
+            let pattern = match number {
+                7 => HostPattern::Wildcard("test".into()),
+                _ => HostPattern::Exact(format!("h{number}.test").into()),
+            };
+            let host = Arc::new(VirtualHost::new(pattern, rules));
+            Some(before.hosts.iter().find(|old| **old == host).cloned().unwrap_or(host))
+        };
+        let hosts = hosts.iter().enumerate().filter_map(host).collect();
+        Config { hosts, default_rule: Some(rule("default", "/")), ..Config::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn table_after_changes_is_the_table_of_the_last_configuration(all in proptest::collection::vec(some_hosts(), 2..6)) {
+            let resources = resources();
+            let with = |config: &Config, before: (&Table, Option<&Config>)| {
+                Table::new(config, before, (&TlsTables::default(), Layer4Table::default()), &resources, (|_: &_| 1, true))
+            };
+            let mut config = of_hosts(&all[0], &Config::default());
+            let mut table = with(&config, (&Table::default(), None));
+            for hosts in &all[1..] {
+                let next = of_hosts(hosts, &config);
+                let changed = with(&next, (&table, Some(&config)));
+                let whole = with(&next, (&Table::default(), None));
+                for host in (0..9).map(|number| format!("h{number}.test")) {
+                    for path in ["/", "/deep", "/other"] {
+                        prop_assert_eq!(name(&changed, &host, path), name(&whole, &host, path));
+                        // Equal routes of one host keep their counters.
+                        let stats = |table: &Table| {
+                            let target = table.target(find(table, &host, path)?);
+                            Some((target.id.name.clone(), table.pattern(find(table, &host, path)?)?.clone(), target.stats.clone()))
+                        };
+                        if let (Some(before), Some(after)) = (stats(&table), stats(&changed))
+                            && (&before.0, &before.1) == (&after.0, &after.1)
+                        {
+                            prop_assert!(Arc::ptr_eq(&before.2, &after.2));
+                        }
+                    }
+                }
+                let labels = |table: &Table| {
+                    let mut labels: Vec<_> =
+                        table.hosts().iter().flat_map(|host| host.stats()).map(|(label, _)| label).collect();
+                    labels.sort_unstable();
+                    labels
+                };
+                prop_assert_eq!(labels(&changed), labels(&whole));
+                prop_assert_eq!(changed.routes, whole.routes);
+                (table, config) = (changed, next);
+            }
+        }
+    }
+
+    #[test]
+    fn change_of_a_host_compiles_only_that_host() {
+        let resources = resources();
+        let with = |config: &Config, before: (&Table, Option<&Config>), stays| {
+            Table::new(
+                config,
+                before,
+                (&TlsTables::default(), Layer4Table::default()),
+                &resources,
+                (|_: &_| 1, stays),
+            )
+        };
+        let exact = |name: &str| HostPattern::Exact(name.into());
+        let mut config = Config {
+            hosts: vec![virtual_host(exact("a"), "one"), virtual_host(exact("b"), "two")],
+            ..Config::default()
+        };
+        let earlier = config.clone();
+        let first = with(&config, (&Table::default(), None), true);
+        config.hosts[1] = virtual_host(exact("b"), "three");
+        let second = with(&config, (&first, Some(&earlier)), true);
+        let is_shared = |table: &Table| Arc::ptr_eq(&table.entries[0].hosts, &first.entries[0].hosts);
+        assert!(is_shared(&second) && Arc::ptr_eq(host(&first, "a"), host(&second, "a")));
+        assert_eq!((name(&second, "a", "/"), name(&second, "b", "/")), ("one", "three"));
+        assert!(!is_shared(&with(&config, (&first, Some(&earlier)), false)), "slots may have moved");
     }
 
     #[test]

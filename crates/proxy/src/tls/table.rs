@@ -1,6 +1,6 @@
 //! The host names for TLS, compiled from the model for lookup in a handshake.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -23,6 +23,9 @@ use crate::name::{HostMap, host_name};
 
 /// The protocols for ALPN (RFC 7301), in order of preference. Clients of HTTP/1.0 offer only `http/1.0`.
 const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
+
+/// The number of keys beside two for each host up to which keys out of use stay.
+const KEYS_SPARE: usize = 64;
 
 /// The host names for TLS.
 #[derive(Debug, Default)]
@@ -219,12 +222,31 @@ impl Host {
 /// Compiles tables, and reuses unchanged parts.
 #[derive(Debug)]
 pub(crate) struct Compiler {
-    /// The keys in use, each with its certificate.
-    keys: Vec<(Arc<Certificate>, Arc<CertifiedKey>)>,
+    /// The keys of certificates by their addresses. Some keys may be out of use.
+    keys: HashMap<usize, (Arc<Certificate>, Arc<CertifiedKey>)>,
     own_secret: Option<TicketSecret>,
     /// The default certificate, if the configuration has no usable default certificate.
     own_certificate: Option<Arc<Certificate>>,
-    latest: Option<(Arc<Tls>, TlsSettings, Arc<TlsTables>)>,
+    latest: Option<Latest>,
+}
+
+/// The last compiled configuration.
+#[derive(Debug)]
+struct Latest {
+    tls: Arc<Tls>,
+    settings: TlsSettings,
+    tables: Arc<TlsTables>,
+    /// The compiled hosts, by the addresses of the hosts of `tls`.
+    hosts: HashMap<usize, Entry>,
+}
+
+impl Latest {
+    /// Whether an equal host of another configuration is compiled to the same.
+    fn has_hosts_of(&self, tls: &Tls, settings: &Settings) -> bool {
+        self.settings == settings.tls
+            && self.tls.default == tls.default
+            && self.tls.ticket_secrets == tls.ticket_secrets
+    }
 }
 
 impl Compiler {
@@ -236,7 +258,7 @@ impl Compiler {
             tracing::warn!(%error, "cannot create the self-signed default certificate; clients of hosts without a certificate are rejected");
         });
         Self {
-            keys: Vec::new(),
+            keys: HashMap::new(),
             own_secret: own_secret.ok(),
             own_certificate: own_certificate.ok().map(Arc::new),
             latest: None,
@@ -246,20 +268,19 @@ impl Compiler {
     /// The tables of a configuration. An unusable certificate is left out and logged: the control plane has checked all
     /// certificates before.
     pub(crate) fn compile(&mut self, tls: &Arc<Tls>, settings: &Settings) -> Arc<TlsTables> {
-        if let Some((known, with, tables)) = &self.latest
-            && (Arc::ptr_eq(known, tls) || known == tls)
-            && *with == settings.tls
+        if let Some(latest) = &self.latest
+            && (Arc::ptr_eq(&latest.tls, tls) || latest.tls == *tls)
+            && latest.settings == settings.tls
         {
-            return tables.clone();
+            return latest.tables.clone();
         }
-        let known: HashMap<*const Certificate, Arc<CertifiedKey>> =
-            self.keys.iter().map(|(certificate, key)| (Arc::as_ptr(certificate), key.clone())).collect();
-        let mut keys: HashMap<*const Certificate, (Arc<Certificate>, Arc<CertifiedKey>)> = HashMap::new();
+        let known = self.latest.take().filter(|latest| latest.has_hosts_of(tls, settings));
+        let keys = &mut self.keys;
         let mut compiled = |certificates: &[Arc<Certificate>]| -> Vec<Arc<CertifiedKey>> {
             let mut usable = Vec::new();
             for certificate in certificates {
-                let at = Arc::as_ptr(certificate);
-                let key = keys.get(&at).map(|(_, key)| key.clone()).or_else(|| known.get(&at).cloned());
+                let at = Arc::as_ptr(certificate).addr();
+                let key = keys.get(&at).map(|(_, key)| key.clone());
                 let key = key.or_else(|| {
                     let compiled = certified_key(certificate);
                     compiled.inspect_err(|error| tracing::error!(%error, source = %certificate.source, "cannot use a certificate; its hosts use another certificate, or the default")).ok().map(Arc::new)
@@ -319,11 +340,17 @@ impl Compiler {
             };
         let acme = AcmeHosts::compile(&tls.acme).map(Arc::new);
         let mut by_entry_point: HashMap<&EntryPoint, HostMap<Entry>> = HashMap::new();
+        let mut compiled_hosts = HashMap::with_capacity(tls.hosts.len());
         for name in &tls.hosts {
-            let relays = name.relay.is_some();
-            let host =
-                host(Some(name.host.clone()), &name.certificates, &name.client_auth, relays, name.ciphers);
-            let entry = host.map_or(Entry::Unusable, Entry::Host);
+            let known =
+                known.as_ref().and_then(|latest| latest.hosts.get(&Arc::as_ptr(name).addr()).cloned());
+            let entry = known.unwrap_or_else(|| {
+                let relays = name.relay.is_some();
+                let of = (&name.certificates, &name.client_auth);
+                let host = host(Some(name.host.clone()), of.0, of.1, relays, name.ciphers);
+                host.map_or(Entry::Unusable, Entry::Host)
+            });
+            compiled_hosts.insert(Arc::as_ptr(name).addr(), entry.clone());
             by_entry_point.entry(&name.entry_point).or_default().insert(&name.host, entry);
         }
         for name in &tls.passthrough {
@@ -353,9 +380,21 @@ impl Compiler {
         let nameless = Arc::new(TlsTable { acme: acme.clone(), ..TlsTable::default() });
         let flags = Arc::new(TlsTable { hosts, default, unknown_names, acme, has_listeners: false });
         let tables = Arc::new(TlsTables { flags, others, nameless });
-        self.keys = keys.into_values().collect();
-        self.latest = Some((tls.clone(), settings.tls.clone(), tables.clone()));
+        self.forget_keys(tls);
+        let (tls, settings) = (tls.clone(), settings.tls.clone());
+        self.latest = Some(Latest { tls, settings, tables: tables.clone(), hosts: compiled_hosts });
         tables
+    }
+
+    /// Forgets the keys out of use, if they may be more than the keys in use.
+    fn forget_keys(&mut self, tls: &Tls) {
+        if self.keys.len() <= 2 * tls.hosts.len() + KEYS_SPARE {
+            return;
+        }
+        let of_hosts = tls.hosts.iter().flat_map(|host| &host.certificates);
+        let all = of_hosts.chain(&tls.default).chain(&self.own_certificate);
+        let used: HashSet<usize> = all.map(|certificate| Arc::as_ptr(certificate).addr()).collect();
+        self.keys.retain(|certificate, _| used.contains(certificate));
     }
 }
 

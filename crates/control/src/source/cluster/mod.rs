@@ -106,6 +106,9 @@ const RESIGNATION_MAX: Duration = Duration::from_secs(2);
 /// The time after which all data planes are connected to the process that has received the Lease.
 const GATHERING_MAX: Duration = Duration::from_secs(60);
 
+/// The time after which a change of routes finds all named objects again. Until then, objects that are not named any more stay.
+const NAMED_AGE_MAX: Duration = Duration::from_secs(60);
+
 /// The longest wait of a change of routes for objects that it newly names.
 const NAMED_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -306,6 +309,7 @@ impl ClusterSource {
             watches: BTreeMap::new(),
             next_watch: 0,
             named: Named::default(),
+            named_at: None,
             unwatched: Vec::new(),
             touched: Touched::default(),
             held: Touched::default(),
@@ -386,6 +390,8 @@ struct Follower<P> {
     watches: BTreeMap<usize, Watch>,
     next_watch: usize,
     named: Named,
+    /// The time at which all named objects were found.
+    named_at: Option<Instant>,
     /// Named objects without a watch, since there are too many of their kind.
     unwatched: Vec<ObjectRef>,
     /// The changes that are not published yet.
@@ -651,7 +657,7 @@ impl<P: Publish> Follower<P> {
         let is_routing = self.output.is_routing(&touched) || self.waits_until.is_some();
         // The last of the first lists may be empty, or may have failed; both touch nothing.
         if is_routing || !self.output.is_serving() {
-            self.find_named();
+            self.find_named(&touched);
         }
         let now = Instant::now();
         let is_complete = !self.watches.values().any(Watch::is_behind);
@@ -674,7 +680,7 @@ impl<P: Publish> Follower<P> {
         if !applies {
             self.held = touched.take_routing();
             // Services of own data planes.
-            self.held.routing |= self.held.ingresses.is_empty();
+            self.held.routing |= self.held.ingresses.is_empty() && self.held.secrets.is_empty();
         }
         if self.output.apply(&self.store, &touched, self.since).await {
             self.report();
@@ -707,8 +713,15 @@ impl<P: Publish> Follower<P> {
     }
 
     /// Finds the named objects, and watches named objects that no other watch covers.
-    fn find_named(&mut self) {
-        self.named = Named::find(&self.store, &self.options);
+    fn find_named(&mut self, touched: &Touched) {
+        let is_recent = self.named_at.is_some_and(|at| at.elapsed() < NAMED_AGE_MAX);
+        match self.output.needs_more_than_scopes(touched) || !is_recent {
+            true => {
+                self.named = Named::find(&self.store, &self.options);
+                self.named_at = Some(Instant::now());
+            }
+            false => self.named.follow(&self.store, &self.options, touched.ingresses.keys()),
+        }
         let named = &self.named;
         let singly: BTreeSet<ObjectRef> =
             self.watches.values().filter_map(|watch| watch.selection.object()).collect();

@@ -1,4 +1,4 @@
-//! The translation of single hosts. In debug builds each such translation is compared with a translation of everything.
+//! The translation of single hosts. Each such translation is compared with a translation of everything.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,8 +9,8 @@ use sluicegate_testkit::tls::Authority;
 
 use super::{ECHO, rules};
 use crate::store::{Store, Touched};
-use crate::translate::scope::Scopes;
-use crate::translate::{IngressNginx, TranslateOptions, Translation, translate};
+use crate::translate::scope::{Scopes, assert_same};
+use crate::translate::{IngressNginx, ObjectName, TranslateOptions, Translation, translate};
 
 /// A store that is translated after each change.
 struct World {
@@ -43,13 +43,16 @@ impl World {
     fn follow(&mut self, touched: &Touched) -> bool {
         let before = self.translation.config.clone();
         let Self { store, options, scopes, translation } = self;
-        let scoped = match touched.routing {
+        let changed = (&touched.ingresses, &touched.secrets);
+        let change = match touched.routing {
             true => None,
-            false => scopes.translate(store, options, &before, translation, &touched.ingresses),
+            false => scopes.translate(store, options, &before, translation, changed),
         };
-        match scoped {
-            Some(config) => {
-                translation.config = config;
+        match change {
+            Some(change) => {
+                change.apply(&mut translation.config);
+                let config = translation.config.clone();
+                assert_same(&config, translation, &translate(store, options));
                 true
             }
             None => {
@@ -91,9 +94,12 @@ fn objects() -> String {
         objects.push_str(&service("one", namespace));
         objects.push_str(&service("two", namespace));
     }
-    objects.push_str(&Authority::of_process().issue(&["a.test", "*.x.test"]).secret("cert"));
-    objects.push_str(&Authority::of_process().issue(&["b.test", "www.a.test"]).secret("other-cert"));
     objects
+}
+
+/// A Secret with a certificate for some names.
+fn secret(name: &str, names: &[&str]) -> String {
+    Authority::of_process().issue(names).secret(name)
 }
 
 #[test]
@@ -115,6 +121,32 @@ fn change_of_an_ingress_translates_only_its_hosts() {
     assert_eq!(world.translation.config.upstreams.len(), 1, "no route names the other Service");
     assert!(world.change("c", None) && world.change("a", None));
     assert!(world.translation.config.hosts.is_empty() && world.translation.config.upstreams.is_empty());
+}
+
+#[test]
+fn change_of_a_secret_translates_only_the_hosts_that_use_it() {
+    let mut world = World::new(&objects());
+    let of = |host: &str| {
+        format!(
+            "{}, tls: [{{hosts: [{host}], secretName: cert}}]",
+            rules(&[&format!("{host} Prefix / one:80")])
+        )
+    };
+    assert!(world.change("a", Some(&ingress("a", 1, "", &of("a.test")))));
+    assert!(world.change("b", Some(&ingress("b", 1, "", &rules(&["b.test Prefix / one:80"])))));
+    assert_eq!(world.translation.problems.len(), 1, "the Secret is missing");
+    let names = |world: &World| {
+        world.translation.config.tls.hosts[0].certificates.iter().map(|of| of.names.len()).sum::<usize>()
+    };
+    for (of_certificate, count) in [(&["a.test"][..], 1), (&["a.test", "x.test"], 2)] {
+        assert!(world.change("secret", Some(&secret("cert", of_certificate))));
+        assert_eq!((world.translation.problems.len(), names(&world)), (0, count));
+    }
+    assert!(world.change("secret", None));
+    assert_eq!((world.translation.problems.len(), names(&world)), (1, 0));
+    let default = ObjectName { namespace: "default".into(), name: "cert".into() };
+    world.options.default_certificate = Some(default);
+    assert!(!world.change("secret", Some(&secret("cert", &["a.test"]))), "an option names the Secret");
 }
 
 #[test]
@@ -190,8 +222,16 @@ fn change() -> impl Strategy<Value = (String, Option<String>)> {
     );
     let annotations = subsequence(ANNOTATIONS, 0..3);
     let written = (proptest::collection::vec(rule, 0..3), tls, default, class, annotations, 0..20usize);
+    let secret = |name: &'static str, names: &'static [&'static str]| {
+        let names = proptest::option::weighted(0.7, subsequence(names, 1..=names.len()));
+        names.prop_map(move |names| (name.to_owned(), names.map(|names| secret(name, &names))))
+    };
+    let secrets = prop_oneof![
+        secret("cert", &["a.test", "*.x.test"]),
+        secret("other-cert", &["b.test", "www.a.test"]),
+    ];
     let name = select(&["a", "b", "c", "d", "ex", "fx", "g"][..]);
-    (name, proptest::option::weighted(0.8, written)).prop_map(|(name, written)| {
+    let ingresses = (name, proptest::option::weighted(0.8, written)).prop_map(|(name, written)| {
         let text = written.map(|(paths, tls, default, class, annotations, age)| {
             let paths: BTreeSet<&str> = paths.iter().map(String::as_str).collect();
             let paths: Vec<&str> = paths.into_iter().collect();
@@ -202,7 +242,8 @@ fn change() -> impl Strategy<Value = (String, Option<String>)> {
             ingress(name, age, &annotations.join(", "), &format!("{class}{tls}{default}{}", rules(&paths)))
         });
         (name.to_owned(), text)
-    })
+    });
+    prop_oneof![4 => ingresses, 1 => secrets]
 }
 
 proptest! {

@@ -434,9 +434,9 @@ fn added_or_removed_tls_secret_updates_the_reported_problems() {
     let file = Path::new("secret.yaml");
     let broken = "{apiVersion: v1, kind: Secret, metadata: {name: cert}, data: 7}\n";
     for text in [issue(&["t.test"]).secret("cert"), broken.to_owned()] {
-        assert!(store.set_file(file, &text).routing, "{text}");
+        assert!(store.set_file(file, &text).has_routing(), "{text}");
         let problems = served(&store, &TranslateOptions::default()).problems;
         assert!(!problems.iter().any(|problem| problem.contains("does not exist")), "{problems:#?}");
-        assert!(store.remove_file(file).routing, "{text}");
+        assert!(store.remove_file(file).has_routing(), "{text}");
     }
 }
