@@ -10,8 +10,8 @@ use foldhash::{HashMap, HashSet};
 use sluicegate_model::policy::{Consumer, RateLimits, Security, Traffic};
 use sluicegate_model::rule::Backend;
 use sluicegate_model::{
-    Change, Config, Endpoint, EntryPoint, HostPattern, ObjectId, RuleMatch, TlsHost, Upstream, UpstreamKey,
-    Upstreams, VirtualHost,
+    Certificate, Change, Config, Endpoint, EntryPoint, HostPattern, ObjectId, RuleMatch, TlsHost, Upstream,
+    UpstreamKey, Upstreams, VirtualHost,
 };
 
 /// The last published configuration, and values derived from it.
@@ -169,10 +169,7 @@ fn log(before: &Config, after: &Config) {
     });
     let certificates = match Arc::ptr_eq(&before.tls, &after.tls) {
         true => Difference { came: 0, gone: 0 },
-        false => Difference::between(before, after, |config, other| {
-            let others: HashSet<_> = certificates(other).collect();
-            certificates(config).collect::<HashSet<_>>().difference(&others).count()
-        }),
+        false => Difference::between(before, after, |config, other| new_certificates(config, other).len()),
     };
     let policies = Difference::between(before, after, |config, other| {
         let others = policies(other, config);
@@ -253,12 +250,24 @@ enum Taken<'a> {
     Socket { address: Option<&'a SocketAddr>, protocol: &'a str, host: &'a HostPattern, weight: u32 },
 }
 
-/// Every certificate of a host, as the gateway sends it, and its origin.
-fn certificates(config: &Config) -> impl Iterator<Item = (&str, &[u8])> {
-    let all = config.tls.hosts.iter().flat_map(|host| &host.certificates).chain(&config.tls.default);
-    all.map(|certificate| {
-        (&*certificate.source, certificate.chain.first().map_or(&[][..], |first| first.as_ref()))
-    })
+/// The certificates that the other configuration does not have, each as its origin and as the gateway sends it.
+fn new_certificates<'a>(config: &'a Config, other: &'a Config) -> HashSet<(&'a str, &'a [u8])> {
+    let hosts = beside(&config.tls.hosts, &other.tls.hosts, by_tls_pattern);
+    let changed = hosts.filter(|(host, other)| other.is_none_or(|other| other != *host));
+    let of_hosts = changed.flat_map(|(host, _)| &host.certificates);
+    let mut new: HashSet<_> = of_hosts.chain(&config.tls.default).map(identity).collect();
+    // A hash of each certificate would cost more than all the rest.
+    let origins: HashSet<&str> = new.iter().map(|(origin, _)| *origin).collect();
+    for certificate in other.tls.hosts.iter().flat_map(|host| &host.certificates).chain(&other.tls.default) {
+        if origins.contains(&*certificate.source) {
+            new.remove(&identity(certificate));
+        }
+    }
+    new
+}
+
+fn identity(certificate: &Arc<Certificate>) -> (&str, &[u8]) {
+    (&*certificate.source, certificate.chain.first().map_or(&[][..], |first| first.as_ref()))
 }
 
 /// The numbers of added and removed objects.

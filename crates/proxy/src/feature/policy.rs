@@ -277,6 +277,18 @@ impl Policies {
         Some(Box::new(RouteTrafficPolicy::new(policy, rule, path, slot)))
     }
 
+    /// Whether all policies of a guard are among these policies, and no subscription is.
+    pub(crate) fn has_guard(&self, guard: &Guard) -> bool {
+        guard.subscriptions.is_none()
+            && guard.security.as_ref().is_none_or(|policy| has(&self.security, policy))
+            && guard.limits.as_ref().is_none_or(|policy| has(&self.limits, policy))
+    }
+
+    /// Whether a traffic policy is among these policies.
+    pub(crate) fn has_traffic_policy(&self, course: &RouteTrafficPolicy) -> bool {
+        has(&self.traffic, &course.policy)
+    }
+
     /// Adopts the traffic policy of an unchanged route.
     pub(crate) fn adopt_traffic_policy(&mut self, course: &RouteTrafficPolicy) {
         adopt(&mut self.traffic, &course.policy);
@@ -450,6 +462,11 @@ fn share<S: model::Written + PartialEq + fmt::Debug, C, T>(
     };
     forms.push(policy.clone());
     policy
+}
+
+fn has<S: model::Written + PartialEq, C, T>(all: &ById<S, C, T>, policy: &Arc<Policy<S, C, T>>) -> bool {
+    let known = all.get(policy.source.id()).and_then(|forms| forms.of(&policy.source));
+    known.is_some_and(|known| Arc::ptr_eq(known, policy))
 }
 
 /// Adopts an unchanged policy.

@@ -189,11 +189,26 @@ impl Host {
         &self.targets
     }
 
-    /// Whether a policy or a description applies to one of the routes.
-    pub(super) fn has_policies(&self) -> bool {
-        let has =
-            |target: &Target| target.guard.is_some() || target.course.is_some() || target.checks.is_some();
-        self.filters.is_some() || self.targets.iter().any(has)
+    /// Whether all its policies are among these policies. A host with filters, subscriptions or contracts has further policies.
+    pub(super) fn has_only(&self, policies: &Policies) -> bool {
+        let has_only = |target: &Target| {
+            target.guard.as_ref().is_none_or(|guard| policies.has_guard(guard))
+                && target.course.as_ref().is_none_or(|course| policies.has_traffic_policy(course))
+                && target.checks.is_none()
+        };
+        self.filters.is_none() && self.targets.iter().all(has_only)
+    }
+
+    /// The addresses of its policies, some of them several times.
+    pub(super) fn policies(&self) -> impl Iterator<Item = usize> {
+        self.targets.iter().flat_map(|target| {
+            let guard = target.guard.iter();
+            let security =
+                guard.clone().filter_map(|guard| guard.security.as_ref()).map(|of| Arc::as_ptr(of).addr());
+            let limits = guard.filter_map(|guard| guard.limits.as_ref()).map(|of| Arc::as_ptr(of).addr());
+            let course = target.course.iter().map(|course| Arc::as_ptr(&course.policy).addr());
+            security.chain(limits).chain(course)
+        })
     }
 
     /// Whether this host was compiled from exactly `source`.

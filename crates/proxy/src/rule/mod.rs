@@ -22,7 +22,7 @@ mod speed;
 pub(crate) mod trace;
 mod tree;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ pub(crate) struct Table {
     gateways: HashMap<SocketAddr, usize, foldhash::fast::RandomState>,
     /// Hosts by number. If there is a default route, one host holds the default route and has no names.
     all: Vec<Arc<Host>>,
-    /// Whether a security policy applies to any route.
+    /// Whether a security policy may apply to any route.
     is_guarded: bool,
     /// The number of routes.
     routes: usize,
@@ -179,8 +179,8 @@ impl Table {
         self.has_unplaced
     }
 
-    /// The table after a change of hosts that no policy concerns; `None` if a policy does. Copies the lists of hosts, and compiles
-    /// only the changed hosts.
+    /// The table after a change of hosts; `None` if a policy is new or may be out of use. Copies the lists of hosts, and
+    /// compiles only the changed hosts.
     fn changed(
         &self,
         change: &Change<'_>,
@@ -216,12 +216,14 @@ impl Table {
         };
         let entry = &mut table.entries[0];
         let vacant = Arc::new(Host::vacant());
+        let (mut old_policies, mut new_policies) = (HashSet::new(), HashSet::new());
         for pattern in &change.gone {
             let number = Arc::make_mut(&mut entry.hosts).remove(pattern)?;
             let old = std::mem::replace(&mut table.all[number as usize], vacant.clone());
-            if old.has_policies() {
+            if !old.has_only(&self.policies) {
                 return None;
             }
+            old_policies.extend(old.policies());
             table.routes -= old.targets().len();
             table.vacant.push(number);
         }
@@ -233,9 +235,12 @@ impl Table {
             let mut compiler =
                 host::Compiler::new(&table.settings, resources, &slot, unchanged, table.routes);
             let host = compiler.compile(source, old.iter());
-            if host.has_policies() || old.is_some_and(|old| old.has_policies()) {
+            if ![&host].into_iter().chain(old.as_deref()).all(|host| host.has_only(&self.policies)) {
                 return None;
             }
+            old_policies.extend(old.iter().flat_map(|old| old.policies()));
+            new_policies.extend(host.policies());
+            table.is_guarded |= host.is_guarded();
             table.has_unplaced |= !host.is_placed();
             (_, table.routes) = compiler.finish();
             let number = match known.or_else(|| table.vacant.pop()) {
@@ -252,7 +257,7 @@ impl Table {
                 Arc::make_mut(&mut entry.hosts).insert(&source.host, number);
             }
         }
-        Some(table)
+        old_policies.is_subset(&new_policies).then_some(table)
     }
 
     /// The number of the table in the process. Numbers of routes and consumers hold within a table.
@@ -528,8 +533,11 @@ fn can_deny(policy: &SecurityPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
     use sluicegate_http1::{HeadLimits, HeadScan, RequestHead};
+    use sluicegate_model::policy::Traffic;
     use sluicegate_model::rule::Pattern;
     use sluicegate_model::{ObjectId, PathPattern, Rule, RuleMatch};
 
@@ -781,15 +789,20 @@ mod tests {
         assert_eq!(taken(&rules, "GET /shop/cart"), "long", "of equal precedence");
     }
 
-    /// A configuration with some of eight hosts. Each host has a rule of one of three names for each of its paths.
-    fn some_hosts() -> impl Strategy<Value = Vec<Option<(u8, u8)>>> {
-        proptest::collection::vec(proptest::option::weighted(0.7, (0..3u8, 0..3u8)), 8)
+    /// Some of eight hosts. Each host has a rule of one of three names for each of its paths, and one of three traffic policies or
+    /// none.
+    fn some_hosts() -> impl Strategy<Value = Vec<Option<(u8, u8, u8)>>> {
+        proptest::collection::vec(proptest::option::weighted(0.8, (0..2u8, 0..2u8, 0..4u8)), 8)
     }
 
-    fn of_hosts(hosts: &[Option<(u8, u8)>], before: &Config) -> Config {
-        let host = |(number, host): (usize, &Option<(u8, u8)>)| {
-            let (root, deep) = (*host)?;
-            let rules = vec![rule(&format!("r{root}"), "/"), rule(&format!("d{deep}"), "/deep")];
+    fn of_hosts(hosts: &[Option<(u8, u8, u8)>], before: &Config) -> Config {
+        let host = |(number, host): (usize, &Option<(u8, u8, u8)>)| {
+            let (root, deep, policy) = (*host)?;
+            let name = format!("p{policy}").into();
+            let id = ObjectId { kind: "TrafficPolicy", namespace: "default".into(), name };
+            let traffic = (policy > 0).then(|| Arc::new(Traffic::new(id)));
+            let root = Rule { traffic, ..rule(&format!("r{root}"), "/") };
+            let rules = vec![root, rule(&format!("d{deep}"), "/deep")];
             let pattern = match number {
                 7 => HostPattern::Wildcard("test".into()),
                 _ => HostPattern::Exact(format!("h{number}.test").into()),
@@ -837,6 +850,10 @@ mod tests {
                 };
                 prop_assert_eq!(labels(&changed), labels(&whole));
                 prop_assert_eq!(changed.routes, whole.routes);
+                let policies = |table: &Table| -> BTreeSet<_> {
+                    table.policies.traffic_states().map(|state| state.id).collect()
+                };
+                prop_assert_eq!(policies(&changed), policies(&whole));
                 (table, config) = (changed, next);
             }
         }
