@@ -24,9 +24,6 @@ use crate::name::{HostMap, host_name};
 /// The protocols for ALPN (RFC 7301), in order of preference. Clients of HTTP/1.0 offer only `http/1.0`.
 const PROTOCOLS: [&[u8]; 3] = [b"h2", b"http/1.1", b"http/1.0"];
 
-/// The number of keys beside two for each host up to which keys out of use stay.
-const KEYS_SPARE: usize = 64;
-
 /// The host names for TLS.
 #[derive(Debug, Default)]
 pub(crate) struct TlsTable {
@@ -222,7 +219,7 @@ impl Host {
 /// Compiles tables, and reuses unchanged parts.
 #[derive(Debug)]
 pub(crate) struct Compiler {
-    /// The keys of certificates by their addresses. Some keys may be out of use.
+    /// The keys in use, by the addresses of their certificates.
     keys: HashMap<usize, (Arc<Certificate>, Arc<CertifiedKey>)>,
     own_secret: Option<TicketSecret>,
     /// The default certificate, if the configuration has no usable default certificate.
@@ -386,11 +383,8 @@ impl Compiler {
         tables
     }
 
-    /// Forgets the keys out of use, if they may be more than the keys in use.
+    /// Forgets the keys that are not in use any more.
     fn forget_keys(&mut self, tls: &Tls) {
-        if self.keys.len() <= 2 * tls.hosts.len() + KEYS_SPARE {
-            return;
-        }
         let of_hosts = tls.hosts.iter().flat_map(|host| &host.certificates);
         let all = of_hosts.chain(&tls.default).chain(&self.own_certificate);
         let used: HashSet<usize> = all.map(|certificate| Arc::as_ptr(certificate).addr()).collect();

@@ -31,6 +31,27 @@ async fn changed_certificate_applies_to_new_handshakes_and_leaves_connections_op
     Ok(())
 }
 
+/// The host itself is unchanged, so the gateway could keep its settings for TLS.
+#[tokio::test]
+async fn changed_default_certificate_applies_to_hosts_without_a_certificate() -> TestResult {
+    let (_backend, gateway) = serving(&["a.test"]).await?;
+    for _ in 0..2 {
+        let default = certificate(&["b.test"]);
+        gateway
+            .configure(|config| {
+                let tls = Arc::make_mut(&mut config.tls);
+                if tls.hosts.iter().all(|host| host.host.to_string() != "b.test") {
+                    set_host(tls, "b.test", &[]);
+                }
+                tls.default = vec![default.clone()];
+            })
+            .await;
+        let client = gateway.connect_tls(&trusting(), "b.test").await?;
+        assert_eq!(shown(&client), default.chain[0].as_ref());
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn certificate_changes_under_load_lose_no_request() -> TestResult {
     let backend = Backend::start(Behaviour::ok()).await?;
