@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::sync::Once;
 
+use sluicegate_testkit::tls::Authority;
+
 use super::{Followed, app, dns, ingress, slice};
 
 thread_local! {
@@ -102,6 +104,26 @@ async fn layer_4_route_changes_are_counted_in_the_log() {
             "INFO configuration changed routes=+1 -1 upstreams=+0 -0 certificates=+0 -0",
         ]
     );
+}
+
+#[tokio::test]
+async fn log_counts_the_certificates_that_no_other_host_has() {
+    let log = Log::capture();
+    let with_tls = |name: &str| {
+        let host =
+            format!("tls: [{{hosts: [{name}.test], secretName: cert}}], rules: [{{host: {name}.test, http");
+        ingress(name, "/").replace("rules: [{http", &host)
+    };
+    let secret = || Authority::of_process().issue(&["a.test", "b.test"]).secret("cert");
+    let mut followed = Followed::with_files(&[("a.yaml", with_tls("a")), ("cert.yaml", secret())]).await;
+    let changes = [("b.yaml", with_tls("b")), ("cert.yaml", secret()), ("a.yaml", "# nothing\n".to_owned())];
+    for (number, (file, text)) in changes.iter().enumerate() {
+        followed.write(file, text);
+        followed.wait(|published| published.configs == number + 2).await;
+    }
+    let certificates = |line: &String| line.split_once("certificates=").map(|(_, count)| count.to_owned());
+    let counts: Vec<_> = log.lines("configuration changed").iter().filter_map(certificates).collect();
+    assert_eq!(counts, ["+1 -0", "+0 -0", "+1 -1", "+0 -0"]);
 }
 
 #[tokio::test]
