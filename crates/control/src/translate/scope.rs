@@ -1,13 +1,15 @@
 //! The translation of only the hosts that a change of Ingresses, or of the Secrets of Ingresses, affects.
 //!
-//! The result is the same as that of a translation of everything. The cost does not depend on the number of other Ingresses.
+//! The result is the same as that of a translation of everything. The time of the translation does not depend on the number of other
+//! Ingresses, but the first change after a translation of everything reads all Ingresses.
 //!
-//! - Ingresses affect each other if they name the same host, in a rule, in `spec.tls` or by an alias. All Ingresses that affect a
-//!   changed Ingress, directly or through others, are translated together.
-//! - An Ingress with a wildcard host can affect the hosts that the wildcard covers, so that such an Ingress is read together with
-//!   them. If it changes itself, everything is translated.
-//! - Everything is also translated if an object of another kind or an Ingress for all hosts changed, and if the store has objects
-//!   that relate Ingresses in other ways: policies, Apis, Gateways and their routes.
+//! - Ingresses affect each other if they name the same host, in a rule, in `spec.tls`, by an alias, or by a redirect to or from
+//!   `www.`. All Ingresses that affect a changed Ingress, directly or through others, are translated together.
+//! - An Ingress with a wildcard host can affect the hosts that the wildcard covers. So the translation of these hosts also reads this
+//!   Ingress. If such an Ingress is changed, everything is translated.
+//! - Everything is also translated if an object of another kind changed, if an Ingress for all hosts changed, if a changed Secret has
+//!   an effect beside the hosts of Ingresses, or if the store has objects that relate Ingresses in other ways: policies, Apis,
+//!   Gateways and their routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -44,7 +46,7 @@ struct Index {
     unused: Vec<UpstreamKey>,
 }
 
-/// The hosts that an Ingress may affect itself, and its Secrets. An Ingress that affects all hosts names [`HostPattern::Any`].
+/// The hosts and Secrets that an Ingress names. An Ingress that affects all hosts names [`HostPattern::Any`].
 #[derive(Default)]
 struct Names {
     hosts: BTreeSet<HostPattern>,
@@ -66,9 +68,8 @@ impl Scopes {
         self.0 = None;
     }
 
-    /// The change of the configuration `before` after a change of Ingresses and Secrets alone; brings `translation` up to date.
-    /// `changed` has each changed Ingress as it was before, and the changed Secrets. The result is `None` if everything must be
-    /// translated.
+    /// The patch for the configuration `before`, if only Ingresses and Secrets changed. Brings `translation` up to date. `changed`
+    /// has each changed Ingress as it was before. The result is `None` if everything must be translated.
     pub(crate) fn translate(
         &mut self,
         store: &Store,
@@ -180,7 +181,7 @@ impl Names {
     }
 }
 
-/// The host with `www.`, or without if it has it.
+/// The host with `www.` added, or removed if it is there.
 fn www(host: &HostPattern) -> Option<HostPattern> {
     let HostPattern::Exact(name) = host else { return None };
     Some(HostPattern::Exact(match name.strip_prefix("www.") {
@@ -237,8 +238,8 @@ impl Index {
         gone
     }
 
-    /// All Ingresses that affect these Ingresses, or hosts that they named `earlier`; `None` if there are too many, or if a host
-    /// is no single name.
+    /// All Ingresses that affect these Ingresses, or hosts that they named `earlier`; `None` if there are too many, or if a host is
+    /// a wildcard or any host.
     fn scope<'o>(
         &self,
         changed: impl Iterator<Item = &'o ObjectRef>,
@@ -267,7 +268,7 @@ impl Index {
         Some(scope)
     }
 
-    /// The change of the configuration `before` to the hosts of a scope in `part`.
+    /// The patch that replaces `hosts` in `before` by those of `part`. Updates the counts of upstreams.
     fn patch(&mut self, hosts: BTreeSet<HostPattern>, before: &Config, part: &Config) -> Patch {
         let mut gone = std::mem::take(&mut self.unused);
         for host in &hosts {
@@ -357,7 +358,7 @@ fn place<T>(hosts: &[Arc<T>], at: &EntryPoint, host: &HostPattern, key: Key<T>) 
     hosts.binary_search_by(|known| key(known).cmp(&(at, host)))
 }
 
-/// Replaces the hosts with these patterns in a list in the order of the keys.
+/// Removes the hosts of the patterns `old` from a list in the order of the keys, and inserts `new`.
 fn exchange<T>(hosts: &mut Vec<Arc<T>>, old: &BTreeSet<HostPattern>, new: Vec<Arc<T>>, key: Key<T>) {
     for host in old {
         if let Ok(place) = place(hosts, &EntryPoint::Flags, host, key) {
@@ -394,7 +395,7 @@ fn replace_in<K: Eq + Hash>(
     }
 }
 
-/// Whether a Secret may have an effect beside the hosts of Ingresses: options, and upstreams with TLS.
+/// Whether a Secret may affect more than the hosts of Ingresses: if ACME is on, or if an option or an upstream with TLS names it.
 fn is_of_more_than_hosts<'c>(
     options: &'c TranslateOptions,
     config: &'c Config,
@@ -419,8 +420,8 @@ fn replace(problems: &mut Vec<Problem>, new: Vec<Problem>, of: &BTreeSet<ObjectR
     problems.extend(new.into_iter().filter(is_of_scope));
 }
 
-/// Checks that a translation of everything has the same result. It may have more upstreams: of policies that have no
-/// effect.
+/// Checks that a translation of everything has the same result. The translation of everything may have further upstreams, which only
+/// policies without effect name. `config` may have an upstream that only a closed rule names.
 pub(crate) fn assert_same(config: &Config, translation: &Translation, whole: &Translation) {
     assert_eq!(config.hosts, whole.config.hosts);
     assert_eq!(config.default_rule, whole.config.default_rule);

@@ -87,9 +87,9 @@ pub(crate) struct RouteIndex {
 }
 
 impl Table {
-    /// Compiles a configuration. Unchanged parts come from `before`, the table of the configuration `earlier`. `slot` returns
-    /// the slot of an upstream in the workers, and `slots_stay` tells that all upstreams of `earlier` have the same slots as
-    /// before.
+    /// Compiles a configuration. Unchanged parts come from `before`, the table of the configuration `earlier`. Without `earlier`,
+    /// all hosts are checked. `slot` returns the slot of an upstream in the workers. `slots_stay`: each upstream of `earlier` still
+    /// has the slot that it has in `before`.
     pub(crate) fn new(
         config: &Config,
         (before, earlier): (&Self, Option<&Config>),
@@ -179,8 +179,9 @@ impl Table {
         self.has_unplaced
     }
 
-    /// The table after a change of hosts; `None` if a policy is new or may be out of use. Copies the lists of hosts, and
-    /// compiles only the changed hosts.
+    /// The table after a change of hosts. Copies the lists of hosts, and compiles only the changed hosts. The result is `None` if
+    /// there are several entry points, if a changed host has a new policy, filters, subscriptions or contracts, or if no changed
+    /// host still uses a policy that one of them used.
     fn changed(
         &self,
         change: &Change<'_>,
@@ -471,10 +472,10 @@ fn next_generation() -> u64 {
     TABLES.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// The hosts that differ from an earlier configuration, at the only entry point.
+/// The hosts that differ between two configurations whose only entry point is [`EntryPoint::Flags`].
 struct Change<'c> {
     gone: Vec<&'c HostPattern>,
-    /// New hosts, and hosts with other rules.
+    /// New hosts, and hosts with another [`Arc`].
     new: Vec<&'c Arc<VirtualHost>>,
 }
 
@@ -482,7 +483,9 @@ impl<'c> Change<'c> {
     /// The most hosts that differ.
     const MAX: usize = 1_000;
 
-    /// The difference, if the configurations differ in nothing but such hosts. `table` is the table of `earlier`.
+    /// The hosts that differ. `table` is the table of `earlier`. The result is `None` if settings, the default rule, Consumers or
+    /// listeners differ, if the host for any name differs, or if more than [`MAX`](Self::MAX) hosts differ. Upstreams and TLS may
+    /// differ.
     fn between(earlier: &'c Config, config: &'c Config, table: &Table, tls: &TlsTables) -> Option<Self> {
         let is_of_flags =
             |config: &Config| config.hosts.last().is_none_or(|host| host.entry_point == EntryPoint::Flags);
