@@ -101,6 +101,7 @@ impl Table {
             && let Some(change) = Change::between(earlier, config, before, tls)
             && let Some(table) = before.changed(&change, tls, resources, &slot)
         {
+            debug_assert!(table.has_exactly(config), "the table has other hosts than the configuration");
             return Self { layer4, ..table };
         }
         let may_stay = config.settings == *before.settings;
@@ -177,6 +178,15 @@ impl Table {
     /// Whether a route or a policy names an upstream that the configuration does not have.
     pub(crate) fn has_unplaced(&self) -> bool {
         self.has_unplaced
+    }
+
+    /// Whether the only entry point has exactly the hosts of a configuration.
+    fn has_exactly(&self, config: &Config) -> bool {
+        let Some(hosts) = self.entries().next() else { return false };
+        let mut all = config.hosts.iter();
+        let occupied = self.all.len() - self.vacant.len() - usize::from(hosts.entry.default.is_some());
+        occupied == config.hosts.len()
+            && all.all(|host| hosts.get(&host.host).is_some_and(|placed| placed.host.is_of(host)))
     }
 
     /// The table after a change of hosts. Copies the lists of hosts, and compiles only the changed hosts. The result is `None` if
@@ -487,41 +497,42 @@ impl<'c> Change<'c> {
     /// listeners differ, if the host for any name differs, or if more than [`MAX`](Self::MAX) hosts differ. Upstreams and TLS may
     /// differ.
     fn between(earlier: &'c Config, config: &'c Config, table: &Table, tls: &TlsTables) -> Option<Self> {
-        let is_of_flags =
-            |config: &Config| config.hosts.last().is_none_or(|host| host.entry_point == EntryPoint::Flags);
+        // Tables with one entry point have the entry point of flags.
         let is_simple = config.listeners.is_empty()
             && table.gateways.is_empty()
-            && ![EntryPoint::FlagsHttp, EntryPoint::FlagsHttps].iter().any(|of| tls.has(of))
-            && is_of_flags(earlier)
-            && is_of_flags(config);
+            && ![EntryPoint::FlagsHttp, EntryPoint::FlagsHttps].iter().any(|of| tls.has(of));
         let is_same = config.settings == *table.settings
             && config.default_rule == earlier.default_rule
             && table.consumers.is_of(&config.consumers);
         if !is_simple || !is_same {
             return None;
         }
-        let (mut gone, mut new) = (Vec::new(), Vec::new());
-        let (mut before, mut after) = (earlier.hosts.iter().peekable(), config.hosts.iter().peekable());
-        while let Some(host) = after.peek().copied() {
-            if before.next_if(|old| Arc::ptr_eq(old, host)).is_some() {
-                after.next();
-            } else if let Some(old) = before.next_if(|old| old.host < host.host) {
-                gone.push(&old.host);
-            } else {
-                before.next_if(|old| old.host == host.host);
-                new.push(host);
-                after.next();
-            }
-            if gone.len() + new.len() > Self::MAX {
-                return None;
-            }
+        let (before, after) = without_common_ends(&earlier.hosts, &config.hosts);
+        // The order of hosts differs between sources.
+        let address = |host: &Arc<VirtualHost>| Arc::as_ptr(host).addr();
+        let known: HashSet<usize> = before.iter().map(address).collect();
+        let new: Vec<_> = after.iter().filter(|host| !known.contains(&address(host))).collect();
+        let stays: HashSet<usize> = after.iter().map(address).collect();
+        let replaced: HashSet<&HostPattern> = new.iter().map(|host| &host.host).collect();
+        let gone = before.iter().filter(|host| !stays.contains(&address(host))).map(|host| &host.host);
+        let gone: Vec<_> = gone.filter(|host| !replaced.contains(host)).collect();
+        if gone.len() + new.len() > Self::MAX || new.iter().any(|host| !host.entry_point.is_flags()) {
+            return None;
         }
-        gone.extend(before.map(|old| &old.host));
         // The default rule shares its counters with the host of any name.
         let is_any = |host: &HostPattern| *host == HostPattern::Any;
         let has_any = gone.iter().any(|host| is_any(host)) || new.iter().any(|host| is_any(&host.host));
-        (!has_any && gone.len() <= Self::MAX).then_some(Self { gone, new })
+        (!has_any).then_some(Self { gone, new })
     }
+}
+
+/// The lists without the items that both have in common at the start and at the end.
+fn without_common_ends<'a, T>(one: &'a [Arc<T>], other: &'a [Arc<T>]) -> (&'a [Arc<T>], &'a [Arc<T>]) {
+    let are_same = |(one, other): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, other);
+    let start = one.iter().zip(other).take_while(are_same).count();
+    let (one, other) = (&one[start..], &other[start..]);
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(are_same).count();
+    (&one[..one.len() - end], &other[..other.len() - end])
 }
 
 fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {
@@ -794,11 +805,12 @@ mod tests {
 
     /// Some of eight hosts. Each host has a rule of one of three names for each of its paths, and one of three traffic policies or
     /// none.
-    fn some_hosts() -> impl Strategy<Value = Vec<Option<(u8, u8, u8)>>> {
-        proptest::collection::vec(proptest::option::weighted(0.8, (0..2u8, 0..2u8, 0..4u8)), 8)
+    fn some_hosts() -> impl Strategy<Value = (Vec<Option<(u8, u8, u8)>>, usize)> {
+        (proptest::collection::vec(proptest::option::weighted(0.8, (0..2u8, 0..2u8, 0..4u8)), 8), 0..3usize)
     }
 
-    fn of_hosts(hosts: &[Option<(u8, u8, u8)>], before: &Config) -> Config {
+    /// The hosts can be in any order.
+    fn of_hosts((hosts, turn): &(Vec<Option<(u8, u8, u8)>>, usize), before: &Config) -> Config {
         let host = |(number, host): (usize, &Option<(u8, u8, u8)>)| {
             let (root, deep, policy) = (*host)?;
             let name = format!("p{policy}").into();
@@ -813,7 +825,9 @@ mod tests {
             let host = Arc::new(VirtualHost::new(pattern, rules));
             Some(before.hosts.iter().find(|old| **old == host).cloned().unwrap_or(host))
         };
-        let hosts = hosts.iter().enumerate().filter_map(host).collect();
+        let mut hosts: Vec<_> = hosts.iter().enumerate().filter_map(host).collect();
+        let turn = turn % hosts.len().max(1);
+        hosts.rotate_left(turn);
         Config { hosts, default_rule: Some(rule("default", "/")), ..Config::default() }
     }
 
