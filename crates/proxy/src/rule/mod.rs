@@ -803,14 +803,16 @@ mod tests {
         assert_eq!(taken(&rules, "GET /shop/cart"), "long", "of equal precedence");
     }
 
-    /// Some of eight hosts. Each host has a rule of one of three names for each of its paths, and one of three traffic policies or
-    /// none.
-    fn some_hosts() -> impl Strategy<Value = (Vec<Option<(u8, u8, u8)>>, usize)> {
+    /// Eight hosts, some of them absent, and the turn of their list. Each host has a rule of one of two names for each of its
+    /// paths, and one of three traffic policies or none.
+    type Hosts = (Vec<Option<(u8, u8, u8)>>, usize);
+
+    fn some_hosts() -> impl Strategy<Value = Hosts> {
         (proptest::collection::vec(proptest::option::weighted(0.8, (0..2u8, 0..2u8, 0..4u8)), 8), 0..3usize)
     }
 
     /// The hosts can be in any order.
-    fn of_hosts((hosts, turn): &(Vec<Option<(u8, u8, u8)>>, usize), before: &Config) -> Config {
+    fn of_hosts((hosts, turn): &Hosts, before: &Config) -> Config {
         let host = |(number, host): (usize, &Option<(u8, u8, u8)>)| {
             let (root, deep, policy) = (*host)?;
             let name = format!("p{policy}").into();
