@@ -677,7 +677,7 @@ impl<P: Publish> Follower<P> {
             self.waits_until.take_if(|until| *until <= now);
             applies = self.waits_until.is_none();
         }
-        if !applies {
+        if is_routing && !applies {
             self.held = touched.take_routing();
             // Services of own data planes.
             self.held.routing |= self.held.ingresses.is_empty() && self.held.secrets.is_empty();
