@@ -72,6 +72,12 @@ impl VirtualHost {
         }
     }
 
+    /// The key of the host, by which a configuration orders its hosts.
+    #[must_use]
+    pub fn key(&self) -> (&EntryPoint, &HostPattern) {
+        (&self.entry_point, &self.host)
+    }
+
     /// The upstreams of the rules and of the policies, some of them several times.
     pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamKey> {
         let of_rules = self.rules.iter().chain(&self.fallback).flat_map(Rule::all_upstreams);

@@ -64,6 +64,12 @@ pub struct TlsHost {
 }
 
 impl TlsHost {
+    /// The key of the host, by which a configuration orders its TLS hosts.
+    #[must_use]
+    pub fn key(&self) -> (&EntryPoint, &HostPattern) {
+        (&self.entry_point, &self.host)
+    }
+
     /// A name with these certificates, at all HTTPS listeners that flags set.
     #[must_use]
     pub fn new(host: HostPattern, certificates: Vec<Arc<Certificate>>) -> Self {

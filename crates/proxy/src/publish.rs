@@ -309,13 +309,10 @@ impl Publisher {
     fn compile(&mut self, config: &Arc<Config>, earlier: Option<&Config>) -> Arc<Table> {
         let tls = self.tls.compile(&config.tls, &config.settings);
         let of_tls = (&*tls, self.layer4_table(config));
-        let table = Table::new(
-            config,
-            (&self.table, earlier),
-            of_tls,
-            self.registry.resources(),
-            (|upstream: &_| self.slot(upstream), earlier.is_some()),
-        );
+        let table =
+            Table::new(config, (&self.table, earlier), of_tls, self.registry.resources(), |upstream| {
+                self.slot(upstream)
+            });
         self.table = Arc::new(table);
         self.registry.publish(config, self.shared.clone(), self.table.clone());
         self.table.clone()

@@ -292,13 +292,10 @@ impl Registry {
                     (live.table.clone(), live.config.clone())
                 };
                 let of_tls = (&TlsTables::of_no_worker(&config.tls), Layer4Table::default());
-                let table = Table::new(
-                    config,
-                    (&before, earlier.as_deref()),
-                    of_tls,
-                    self.resources(),
-                    (|_: &_| slot::NONE, true),
-                );
+                let table =
+                    Table::new(config, (&before, earlier.as_deref()), of_tls, self.resources(), |_| {
+                        slot::NONE
+                    });
                 self.publish(config, Arc::default(), table.into());
             }
             Change::Endpoints { upstream, endpoints } => {

@@ -45,12 +45,9 @@ pub(crate) fn emit(
     let of_routes = http_route::emit(&listeners.hosts, intents, &emitted.hosts, &mut policies);
     emitted.hosts.extend(of_routes);
     // Other parts compare configurations in this order.
-    emitted
-        .hosts
-        .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
+    emitted.hosts.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
     tls_hosts.extend(listeners.tls_hosts);
-    tls_hosts
-        .sort_unstable_by(|one, other| (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host)));
+    tls_hosts.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
     problems.extend(tls.problems);
     problems.extend(acme.problems);
     let mut passed = passthrough.routes();

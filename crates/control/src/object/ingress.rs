@@ -75,6 +75,14 @@ pub(crate) struct Tls {
     pub(crate) secret: Option<Arc<str>>,
 }
 
+impl Tls {
+    /// The Secret of an Ingress of this namespace.
+    pub(crate) fn secret_of(&self, namespace: &Arc<str>) -> Option<ObjectRef> {
+        let name = self.secret.clone()?;
+        Some(ObjectRef { kind: Kind::Secret, namespace: namespace.clone(), name })
+    }
+}
+
 /// A valid rule, with its valid paths.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Rule {

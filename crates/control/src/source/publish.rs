@@ -111,11 +111,11 @@ impl Publisher {
 }
 
 fn by_pattern(one: &VirtualHost, other: &VirtualHost) -> Ordering {
-    (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host))
+    one.key().cmp(&other.key())
 }
 
 fn by_tls_pattern(one: &TlsHost, other: &TlsHost) -> Ordering {
-    (&one.entry_point, &one.host).cmp(&(&other.entry_point, &other.host))
+    one.key().cmp(&other.key())
 }
 
 fn by_id(one: &Consumer, other: &Consumer) -> Ordering {

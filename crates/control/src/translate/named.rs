@@ -176,9 +176,8 @@ impl Named {
     }
 
     fn add(&mut self, store: &Store, object: &ObjectRef, ingress: &Ingress) {
-        let certificate = |name| ObjectRef { name, kind: Kind::Secret, namespace: object.namespace.clone() };
         self.ingresses.insert(object.clone());
-        self.certificates.extend(ingress.tls.iter().filter_map(|tls| tls.secret.clone()).map(certificate));
+        self.certificates.extend(ingress.tls.iter().filter_map(|tls| tls.secret_of(&object.namespace)));
         self.others.extend(ingress.client_auth.iter().filter_map(|auth| auth.authorities.clone()));
         self.others.extend(ingress.backend.as_ref().and_then(secret));
         let paths = ingress.rules.iter().flat_map(|rule| &rule.paths).map(|path| &path.upstream);

@@ -22,6 +22,7 @@ use sluicegate_model::{
 
 use super::{Acme, IngressNginx, ObjectName, TranslateOptions, Translation, ingress_nginx, translate};
 use crate::frontend::ingress::tls;
+use crate::frontend::nginx::other_www;
 use crate::object::ingress::Ingress;
 use crate::object::{Checked as _, Kind, Object, ObjectRef};
 use crate::problem::Problem;
@@ -162,32 +163,18 @@ impl Names {
         for entry in tls::certificates(store, object, ingress) {
             names.hosts.extend(entry.hosts.iter().cloned());
         }
-        let of_tls = ingress.tls.iter().filter_map(|entry| entry.secret.clone());
-        names.secrets.extend(of_tls.map(|name| ObjectRef {
-            name,
-            kind: Kind::Secret,
-            namespace: object.namespace.clone(),
-        }));
+        names.secrets.extend(ingress.tls.iter().filter_map(|entry| entry.secret_of(&object.namespace)));
         names.secrets.extend(ingress.client_auth.iter().filter_map(|auth| auth.authorities.clone()));
         if let Some(nginx) = nginx {
             let settings = ingress.nginx.settings(&nginx.prefix, &nginx.globals, &object.namespace);
             names.secrets.extend(settings.references.iter().cloned());
             names.hosts.extend(settings.alias.hosts.iter().cloned());
             if settings.redirect.www {
-                names.hosts.extend(ingress.rules.iter().filter_map(|rule| www(&rule.host)));
+                names.hosts.extend(ingress.rules.iter().filter_map(|rule| other_www(&rule.host)));
             }
         }
         names
     }
-}
-
-/// The host with `www.` added, or removed if it is there.
-fn www(host: &HostPattern) -> Option<HostPattern> {
-    let HostPattern::Exact(name) = host else { return None };
-    Some(HostPattern::Exact(match name.strip_prefix("www.") {
-        Some(bare) => bare.into(),
-        None => format!("www.{name}").into(),
-    }))
 }
 
 impl Index {
@@ -272,7 +259,7 @@ impl Index {
     fn patch(&mut self, hosts: BTreeSet<HostPattern>, before: &Config, part: &Config) -> Patch {
         let mut gone = std::mem::take(&mut self.unused);
         for host in &hosts {
-            let old = place(&before.hosts, &EntryPoint::Flags, host, of_host).ok();
+            let old = place(&before.hosts, &EntryPoint::Flags, host, VirtualHost::key).ok();
             gone.extend(old.into_iter().flat_map(|place| self.discount(&before.hosts[place])));
         }
         let new: Vec<_> = part.hosts.iter().filter(|host| hosts.contains(&host.host)).cloned().collect();
@@ -328,10 +315,10 @@ pub(crate) struct Patch {
 impl Patch {
     /// Changes a configuration.
     pub(crate) fn apply(self, config: &mut Config) {
-        exchange(&mut config.hosts, &self.hosts, self.new, of_host);
-        let has_tls = |host| place(&config.tls.hosts, &EntryPoint::Flags, host, of_tls_host).is_ok();
+        exchange(&mut config.hosts, &self.hosts, self.new, VirtualHost::key);
+        let has_tls = |host| place(&config.tls.hosts, &EntryPoint::Flags, host, TlsHost::key).is_ok();
         if !self.tls.is_empty() || self.hosts.iter().any(has_tls) {
-            exchange(&mut Arc::make_mut(&mut config.tls).hosts, &self.hosts, self.tls, of_tls_host);
+            exchange(&mut Arc::make_mut(&mut config.tls).hosts, &self.hosts, self.tls, TlsHost::key);
         }
         for key in &self.gone {
             config.upstreams.remove(key);
@@ -340,14 +327,6 @@ impl Patch {
             config.upstreams.extend(self.upstreams);
         }
     }
-}
-
-fn of_host(host: &VirtualHost) -> (&EntryPoint, &HostPattern) {
-    (&host.entry_point, &host.host)
-}
-
-fn of_tls_host(host: &TlsHost) -> (&EntryPoint, &HostPattern) {
-    (&host.entry_point, &host.host)
 }
 
 /// The key of a host in its list.

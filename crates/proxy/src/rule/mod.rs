@@ -87,17 +87,16 @@ pub(crate) struct RouteIndex {
 }
 
 impl Table {
-    /// Compiles a configuration. Unchanged parts come from `before`, the table of the configuration `earlier`. Without `earlier`,
-    /// all hosts are checked. `slot` returns the slot of an upstream in the workers. `slots_stay`: each upstream of `earlier` still
-    /// has the slot that it has in `before`.
+    /// Compiles a configuration. Unchanged parts come from `before`. `earlier` is the configuration of `before`, if each of its
+    /// upstreams still has the same slot; without it, all hosts are checked. `slot` returns the slot of an upstream in the workers.
     pub(crate) fn new(
         config: &Config,
         (before, earlier): (&Self, Option<&Config>),
         (tls, layer4): (&TlsTables, Layer4Table),
         resources: &Resources,
-        (slot, slots_stay): (impl Fn(&UpstreamKey) -> usize, bool),
+        slot: impl Fn(&UpstreamKey) -> usize,
     ) -> Self {
-        if let Some(earlier) = earlier.filter(|_| slots_stay)
+        if let Some(earlier) = earlier
             && let Some(change) = Change::between(earlier, config, before, tls)
             && let Some(table) = before.changed(&change, tls, resources, &slot)
         {
@@ -577,13 +576,9 @@ mod tests {
     }
 
     fn after(before: &Table, config: &Config, resources: &Resources, slot: usize) -> Table {
-        Table::new(
-            config,
-            (before, None),
-            (&TlsTables::default(), Layer4Table::default()),
-            resources,
-            (|_: &_| slot, true),
-        )
+        Table::new(config, (before, None), (&TlsTables::default(), Layer4Table::default()), resources, |_| {
+            slot
+        })
     }
 
     fn find(table: &Table, host: &str, path: &str) -> Option<RouteIndex> {
@@ -838,7 +833,7 @@ mod tests {
         fn table_after_changes_is_the_table_of_the_last_configuration(all in proptest::collection::vec(some_hosts(), 2..6)) {
             let resources = resources();
             let with = |config: &Config, before: (&Table, Option<&Config>)| {
-                Table::new(config, before, (&TlsTables::default(), Layer4Table::default()), &resources, (|_: &_| 1, true))
+                Table::new(config, before, (&TlsTables::default(), Layer4Table::default()), &resources, |_| 1)
             };
             let mut config = of_hosts(&all[0], &Config::default());
             let mut table = with(&config, (&Table::default(), None));
@@ -881,14 +876,8 @@ mod tests {
     #[test]
     fn change_of_a_host_compiles_only_that_host() {
         let resources = resources();
-        let with = |config: &Config, before: (&Table, Option<&Config>), stays| {
-            Table::new(
-                config,
-                before,
-                (&TlsTables::default(), Layer4Table::default()),
-                &resources,
-                (|_: &_| 1, stays),
-            )
+        let with = |config: &Config, before: (&Table, Option<&Config>)| {
+            Table::new(config, before, (&TlsTables::default(), Layer4Table::default()), &resources, |_| 1)
         };
         let exact = |name: &str| HostPattern::Exact(name.into());
         let mut config = Config {
@@ -896,13 +885,13 @@ mod tests {
             ..Config::default()
         };
         let earlier = config.clone();
-        let first = with(&config, (&Table::default(), None), true);
+        let first = with(&config, (&Table::default(), None));
         config.hosts[1] = virtual_host(exact("b"), "three");
-        let second = with(&config, (&first, Some(&earlier)), true);
+        let second = with(&config, (&first, Some(&earlier)));
         let is_shared = |table: &Table| Arc::ptr_eq(&table.entries[0].hosts, &first.entries[0].hosts);
         assert!(is_shared(&second) && Arc::ptr_eq(host(&first, "a"), host(&second, "a")));
         assert_eq!((name(&second, "a", "/"), name(&second, "b", "/")), ("one", "three"));
-        assert!(!is_shared(&with(&config, (&first, Some(&earlier)), false)), "slots may have moved");
+        assert!(!is_shared(&with(&config, (&first, None))), "slots may have moved");
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn table(hosts: Vec<VirtualHost>) -> Table {
         (&Table::default(), None),
         (&TlsTables::default(), Layer4Table::default()),
         &Resources::new(Counters::new(1, Arc::default()).into()),
-        (|_: &_| 0, true),
+        |_| 0,
     )
 }
 

@@ -8,16 +8,13 @@ use sluicegate_model::{Certificate, ClientAuth, HostPattern};
 use crate::frontend::certificate;
 use crate::intent::{AcmeSecret, ClientAuthIntent, Place, Tls};
 use crate::object::ingress::{self, Ingress};
-use crate::object::{Kind, ObjectRef};
+use crate::object::ObjectRef;
 use crate::store::Store;
 
 /// The entries of `spec.tls`.
 pub(crate) fn certificates<'a>(store: &Store, object: &ObjectRef, ingress: &'a Ingress) -> Vec<Tls<'a>> {
     let entry = |(index, entry): (usize, &'a ingress::Tls)| {
-        let secret = entry.secret.as_ref().map(|name| {
-            let namespace = object.namespace.clone();
-            ObjectRef { kind: Kind::Secret, namespace, name: name.clone() }
-        });
+        let secret = entry.secret_of(&object.namespace);
         let certificate = secret.as_ref().map(|secret| certificate::of_secret(store, secret));
         let acme = secret.filter(|_| ingress.acme).map(|secret| {
             let is_missing = !store.knows(&secret);

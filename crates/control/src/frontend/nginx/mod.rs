@@ -49,6 +49,7 @@ use crate::store::Store;
 use crate::translate::{IngressNginx, ObjectName};
 use canary::Canaries;
 use location::{Locations, Path};
+pub(crate) use redirect::other_www;
 
 mod access;
 mod auth;

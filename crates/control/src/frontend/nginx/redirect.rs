@@ -52,8 +52,7 @@ pub(super) fn www<'a>(
     is_served: impl Fn(&HostPattern) -> bool,
 ) -> Option<Host<'a>> {
     let HostPattern::Exact(to) = host else { return None };
-    let from = to.strip_prefix("www.").map_or_else(|| format!("www.{to}"), str::to_owned);
-    let from = HostPattern::Exact(from.into());
+    let from = other_www(host)?;
     if is_served(&from) {
         return None;
     }
@@ -72,6 +71,13 @@ pub(super) fn www<'a>(
     let place = Place::Annotation("nginx.ingress.kubernetes.io/from-to-www-redirect");
     let rules = vec![responding(place, of, own, redirect)];
     Some(Host { host: Cow::Owned(from), rules, passthrough: Passthrough::Off })
+}
+
+/// The host with `www.` added, or removed if it is there.
+pub(crate) fn other_www(host: &HostPattern) -> Option<HostPattern> {
+    let HostPattern::Exact(name) = host else { return None };
+    let other = name.strip_prefix("www.").map_or_else(|| format!("www.{name}"), str::to_owned);
+    Some(HostPattern::Exact(other.into()))
 }
 
 /// A rule whose requests receive a response of the gateway, also over plain HTTP.

@@ -676,11 +676,11 @@ impl<P: Publish> Follower<P> {
             self.waits_until = wait.map(|end| self.waits_until.map_or(end, |until| until.min(end)));
             self.waits_until.take_if(|until| *until <= now);
             applies = self.waits_until.is_none();
-        }
-        if is_routing && !applies {
-            self.held = touched.take_routing();
-            // Services of own data planes.
-            self.held.routing |= self.held.ingresses.is_empty() && self.held.secrets.is_empty();
+            if !applies {
+                self.held = touched.take_routing();
+                // Services of own data planes.
+                self.held.routing |= !self.held.has_routing();
+            }
         }
         if self.output.apply(&self.store, &touched, self.since).await {
             self.report();
