@@ -5,7 +5,7 @@ use sluicegate_netns::Process;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client::{self, Client, Response};
 
-use crate::support::Site;
+use crate::support::{Site, until};
 
 type TestResult = anyhow::Result<()>;
 
@@ -451,12 +451,15 @@ async fn reported_responses_are_forwarded_as_they_arrive() -> TestResult {
     };
     let response = ask(&site, "GET", "/v1/pets/7", "", "").await?;
     assert_eq!((response.status, &*response.body), (200, &b"{\"name\": \"Tom\"}"[..]));
+    // The gateway counts a response after the client has received it.
+    until(async || Ok(reported().await? > 0)).await?;
     assert_eq!(reported().await?, 1);
     backend.set(Behaviour::raw(format!("{head}{}0\r\n\r\n", part("{\"name\": \"Tom\", \"id\": 1}"))));
     assert_eq!(ask(&site, "GET", "/v1/pets/7", "", "").await?.status, 200);
     assert_eq!(reported().await?, 1, "a valid response");
     backend.set(Behaviour::raw("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"));
     assert_eq!(ask(&site, "GET", "/v1/pets/7", "", "").await?.status, 500);
+    until(async || Ok(reported().await? > 1)).await?;
     assert_eq!(reported().await?, 2);
     backend.set(Behaviour::raw(format!("{head}{}0\r\n\r\n", part(&"x".repeat(2000)))));
     assert_eq!(ask(&site, "GET", "/v1/pets/7", "", "").await?.body.len(), 2000);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use sluicegate_testkit::backend::{Backend, Behaviour};
 use sluicegate_testkit::client;
 
-use crate::support::{LIMIT, Site, free_address, sluicegate};
+use crate::support::{LIMIT, Site, free_address, sluicegate, until};
 
 type TestResult = anyhow::Result<()>;
 
@@ -181,17 +181,6 @@ async fn with_token(at: SocketAddr, token: &str, request: &str, body: &str) -> a
     );
     let response = client.request(format!("{request} HTTP/1.1\r\n{lines}")).await?;
     Ok((response.status, serde_json::from_slice(&response.body)?))
-}
-
-/// Waits until a condition is met.
-async fn until(mut is_met: impl AsyncFnMut() -> anyhow::Result<bool>) -> TestResult {
-    tokio::time::timeout(LIMIT, async {
-        while !is_met().await? {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(())
-    })
-    .await?
 }
 
 #[tokio::test]

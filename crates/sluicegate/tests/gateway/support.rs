@@ -14,6 +14,17 @@ use tempfile::TempDir;
 /// The timeout of every wait in a test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
+/// Waits until a condition is met.
+pub(crate) async fn until(mut is_met: impl AsyncFnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    tokio::time::timeout(LIMIT, async {
+        while !is_met().await? {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    })
+    .await?
+}
+
 /// A directory of manifests, and the addresses of the gateway that serves it.
 pub(crate) struct Site {
     dir: TempDir,

@@ -7,8 +7,8 @@ use sluicegate_model::{Certificate, ClientAuth, HostPattern};
 
 use crate::frontend::certificate;
 use crate::intent::{AcmeSecret, ClientAuthIntent, Place, Tls};
-use crate::object::ingress::{self, Ingress};
 use crate::object::ObjectRef;
+use crate::object::ingress::{self, Ingress};
 use crate::store::Store;
 
 /// The entries of `spec.tls`.
