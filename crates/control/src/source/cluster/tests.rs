@@ -3,25 +3,37 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
 use kube::client::Body;
 use serde_json::{Value, json};
 use sluicegate_model::Change;
 use sluicegate_testkit::tls::Authority;
+use tokio::sync::broadcast;
 
 use super::*;
+use std::future::ready;
 
 /// An API server.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct ApiServer {
     /// The resources that it does not return; `None` while it is unreachable for all.
     withheld: state::Sender<Option<BTreeSet<&'static str>>>,
     objects: Arc<Mutex<Vec<(&'static str, Value)>>>,
     /// The resources that it has listed since the last outage.
     listed: state::Sender<BTreeSet<String>>,
-    /// The number of watches in progress.
-    watches: state::Sender<usize>,
+    /// The resource of each watch in progress.
+    watches: state::Sender<Vec<String>>,
+    /// The changes of objects, for the watches in progress.
+    changes: broadcast::Sender<(&'static str, Value)>,
+}
+
+impl Default for ApiServer {
+    fn default() -> Self {
+        let (withheld, objects, listed, watches) = Default::default();
+        ApiServer { withheld, objects, listed, watches, changes: broadcast::Sender::new(16) }
+    }
 }
 
 impl ApiServer {
@@ -33,11 +45,23 @@ impl ApiServer {
     async fn goes_away(&self) {
         self.withheld.send_replace(None);
         self.listed.send_modify(BTreeSet::clear);
-        self.watches.subscribe().wait_for(|count| *count == 0).await.expect("the sender lives");
+        self.watches.subscribe().wait_for(Vec::is_empty).await.expect("the sender lives");
     }
 
     fn set_objects(&self, objects: Vec<(&'static str, Value)>) {
         *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
+    }
+
+    /// Sends a changed object to the watches in progress.
+    fn change(&self, resource: &'static str, mut object: Value) {
+        object["metadata"]["resourceVersion"] = json!("2");
+        self.changes.send((resource, object)).expect("a watch is in progress");
+    }
+
+    async fn is_watched(&self, resource: &str) {
+        let mut watches = self.watches.subscribe();
+        let is_of = |watches: &Vec<String>| watches.iter().any(|of| of == resource);
+        watches.wait_for(is_of).await.expect("the sender lives");
     }
 
     async fn has_listed(&self, resource: &str) {
@@ -59,13 +83,27 @@ impl ApiServer {
                     return Err(io::Error::other("connection refused"));
                 }
                 if query.contains("watch=true") {
-                    api.watches.send_modify(|count| *count += 1);
+                    let resource = resource.to_owned();
+                    let changes = stream::unfold(api.changes.subscribe(), |mut changes| async {
+                        Some((changes.recv().await.ok()?, changes))
+                    });
+                    api.watches.send_modify(|watches| watches.push(resource.clone()));
+                    let of_watch = resource.clone();
+                    let events = changes.filter(move |(of, _)| ready(*of == of_watch)).map(|(_, object)| {
+                        let event = json!({"type": "MODIFIED", "object": object});
+                        Ok(Frame::data(format!("{event}\n").into()))
+                    });
+                    let mut withheld = api.withheld.subscribe();
+                    let until = async move { drop(withheld.wait_for(Option::is_none).await) };
                     let end = async move {
-                        let _ = api.withheld.subscribe().wait_for(Option::is_none).await;
-                        api.watches.send_modify(|count| *count -= 1);
+                        api.watches.send_modify(|watches| {
+                            let place = watches.iter().position(|of| *of == resource);
+                            watches.swap_remove(place.expect("the watch is in progress"));
+                        });
                         Err(io::Error::other("connection reset"))
                     };
-                    return Ok(http::Response::new(StreamBody::new(stream::once(end)).boxed_unsync()));
+                    let body = events.take_until(Box::pin(until)).chain(stream::once(end));
+                    return Ok(http::Response::new(StreamBody::new(body).boxed_unsync()));
                 }
                 let objects = api.objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 // All Secrets of the tests are of the other type.
@@ -129,7 +167,7 @@ async fn changes_of_routes_wait_until_all_watches_have_resumed() {
     let problems = source.problems();
     let source = tokio::spawn(source.run(move |change, _| {
         let _ = sender.send(change);
-        Box::pin(std::future::ready(()))
+        Box::pin(ready(()))
     }));
     let first = changes.recv().await.expect("the source runs");
     assert!(matches!(&first, Change::Config(config) if config.hosts.len() == 2), "{first:?}");
@@ -157,6 +195,39 @@ async fn changes_of_routes_wait_until_all_watches_have_resumed() {
     }
     let shown: Vec<String> = problems.borrow().iter().map(ToString::to_string).collect();
     assert!(!shown.iter().any(|problem| problem.contains("shop")), "{shown:?}");
+    source.abort();
+}
+
+#[tokio::test]
+async fn changes_of_endpoints_translate_nothing() {
+    let api = ApiServer::default();
+    let class = json!({"metadata": {"name": "sluicegate"}, "spec": {"controller": "sluicegate.dev/ingress-controller"}});
+    api.set_objects(
+        [vec![("ingressclasses", class)], app("shop", "10.1.0.1"), app("web", "10.1.0.2")].concat(),
+    );
+    api.returns_all_but(&[]);
+    let (sender, mut changes) = mpsc::unbounded_channel();
+    let source = ClusterSource::new(api.client(), Vec::new(), TranslateOptions::default(), None);
+    // Each translation of everything updates the catalogue.
+    let mut catalogue = source.catalogue();
+    let source = tokio::spawn(source.run(move |change, _| {
+        let _ = sender.send(change);
+        Box::pin(ready(()))
+    }));
+    let first = changes.recv().await.expect("the source runs");
+    assert!(matches!(&first, Change::Config(config) if config.hosts.len() == 2), "{first:?}");
+    api.is_watched("endpointslices").await;
+    catalogue.mark_unchanged();
+    for n in 2..20 {
+        let (_, slice) = app("shop", &format!("10.1.0.{n}")).pop().expect("the last object is the slice");
+        api.change("endpointslices", slice);
+        let change = changes.recv().await.expect("the source runs");
+        assert!(matches!(change, Change::Endpoints { .. }), "{change:?}");
+        assert!(
+            !catalogue.has_changed().expect("the source runs"),
+            "a change of endpoints translates nothing"
+        );
+    }
     source.abort();
 }
 
