@@ -75,6 +75,10 @@ impl Kind {
         Self::AcmeHost,
     ];
 
+    /// The kinds whose resources are parts of [`Tls`](sluicegate_model::Tls).
+    pub(crate) const OF_TLS: &[Self] =
+        &[Self::TlsHost, Self::DefaultCertificates, Self::Passthrough, Self::TicketSecrets, Self::AcmeHost];
+
     /// The kind with this number, if this version knows the number.
     pub(crate) fn of(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
@@ -120,18 +124,6 @@ impl Kind {
             | Self::Certificate
             | Self::AcmeHost => Unknown::Skipped,
         }
-    }
-
-    /// Whether the resource is a part of [`Tls`](sluicegate_model::Tls).
-    pub(crate) fn is_tls(self) -> bool {
-        matches!(
-            self,
-            Self::TlsHost
-                | Self::DefaultCertificates
-                | Self::Passthrough
-                | Self::TicketSecrets
-                | Self::AcmeHost
-        )
     }
 
     pub(crate) fn named(self, name: Bytes) -> Name {

@@ -1,7 +1,7 @@
 //! The state of a data plane: all resources, each in its last valid version, and the resulting configuration.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use sluicegate_model::policy::{Consumer, RateLimits, Security, Subscriptions, Tr
 use sluicegate_model::tls::TicketSecret;
 use sluicegate_model::{
     AcmeHost, ApiContract, Certificate, Change, ClientAuth, Config, Endpoint, Listener, Rule, Settings, Tls,
-    TlsHost, TlsRoute, Upstream, UpstreamKey, UpstreamTls, VirtualHost,
+    TlsHost, TlsRoute, Upstream, UpstreamKey, UpstreamTls, Upstreams, VirtualHost,
 };
 
 use crate::cut::listener_name;
@@ -46,6 +46,10 @@ pub(crate) struct Store {
     tls: Option<Arc<Tls>>,
     /// The sorted consumers, cached until a consumer changes: sorting 10,000 takes 5 ms.
     consumers: Option<Vec<Arc<Consumer>>>,
+    /// The upstreams with their endpoints. The proxy recognizes unchanged upstreams by their [`Arc`].
+    upstreams: Upstreams,
+    /// The upstreams whose settings or endpoints have changed, but not yet in `upstreams`.
+    changed_upstreams: BTreeSet<UpstreamKey>,
 }
 
 /// One resource.
@@ -132,9 +136,11 @@ impl Store {
         if touched.consumers {
             self.consumers = None;
         }
+        let changed = touched.upstreams.iter().filter_map(|name| name.upstream().ok());
+        self.changed_upstreams.extend(changed);
         match touched.config {
             true => vec![Change::Config(Arc::new(self.config()))],
-            false => touched.endpoints.iter().filter_map(|name| self.endpoints_change(name)).collect(),
+            false => touched.upstreams.iter().filter_map(|name| self.endpoints_change(name)).collect(),
         }
     }
 
@@ -277,22 +283,40 @@ impl Store {
         self.tls = Some(tls.clone());
         let consumers = self.consumers.take().unwrap_or_else(|| self.collect_consumers());
         self.consumers = Some(consumers.clone());
-        let mut config = Config { tls, consumers, ..Config::default() };
-        for part in self.entries.values().filter_map(|entry| entry.good.as_ref()) {
+        for key in std::mem::take(&mut self.changed_upstreams) {
+            match self.upstream(&key) {
+                Some(upstream) => drop(self.upstreams.insert(key, Arc::new(upstream))),
+                None => drop(self.upstreams.remove(&key)),
+            }
+        }
+        let upstreams = self.upstreams.clone();
+        let mut config = Config { tls, consumers, upstreams, ..Config::default() };
+        for part in self.good(&[Kind::Settings, Kind::DefaultRule, Kind::Host, Kind::Listener]) {
             match part {
                 Good::Settings(settings) => config.settings = (**settings).clone(),
                 Good::DefaultRule(route) => config.default_rule = Some(route.clone()),
                 Good::Host(host) => config.hosts.push(host.clone()),
                 Good::Listener(listener) => config.listeners.push(listener.clone()),
-                Good::Upstream(key, upstream) => {
-                    let endpoints = self.endpoints(key);
-                    let upstream = Upstream { endpoints, ..upstream.clone() };
-                    config.upstreams.insert(key.clone(), Arc::new(upstream));
-                }
                 _ => {}
             }
         }
         config
+    }
+
+    /// The served values of these kinds. The values of each kind are in the order of their names.
+    fn good(&self, kinds: &[Kind]) -> impl Iterator<Item = &Good> {
+        let of_kind = |kind: &Kind| {
+            let kind = *kind;
+            self.entries.range(kind.alone()..).take_while(move |(name, _)| name.kind == kind as u32)
+        };
+        kinds.iter().flat_map(of_kind).filter_map(|(_, entry)| entry.good.as_ref())
+    }
+
+    /// An upstream with its endpoints.
+    fn upstream(&self, key: &UpstreamKey) -> Option<Upstream> {
+        let entry = self.entries.get(&Kind::Upstream.of_upstream(key))?;
+        let Some(Good::Upstream(_, upstream)) = &entry.good else { return None };
+        Some(Upstream { endpoints: self.endpoints(key), ..upstream.clone() })
     }
 
     fn endpoints(&self, upstream: &UpstreamKey) -> Arc<[Endpoint]> {
@@ -305,7 +329,7 @@ impl Store {
 
     fn collect_tls(&self) -> Tls {
         let mut tls = Tls::default();
-        for part in self.entries.values().filter_map(|entry| entry.good.as_ref()) {
+        for part in self.good(Kind::OF_TLS) {
             match part {
                 Good::TlsHost(host) => tls.hosts.push(host.clone()),
                 Good::AcmeHost(host) => tls.acme.push(host.clone()),
@@ -319,7 +343,7 @@ impl Store {
     }
 
     fn collect_consumers(&self) -> Vec<Arc<Consumer>> {
-        let consumers = self.entries.values().filter_map(|entry| match entry.good.as_ref()? {
+        let consumers = self.good(&[Kind::Consumer]).filter_map(|part| match part {
             Good::Consumer(consumer) => Some(consumer.clone()),
             _ => None,
         });
@@ -379,17 +403,21 @@ struct Touched {
     config: bool,
     tls: bool,
     consumers: bool,
-    endpoints: Vec<Name>,
+    /// The changed upstreams and endpoints.
+    upstreams: Vec<Name>,
 }
 
 impl Touched {
     fn mark(&mut self, name: &Name) {
+        if matches!(name.kind(), Some(Kind::Upstream | Kind::Endpoints)) {
+            self.upstreams.push(name.clone());
+        }
         match name.kind() {
-            Some(Kind::Endpoints) => self.endpoints.push(name.clone()),
+            Some(Kind::Endpoints) => {}
             Some(kind) if kind.is_shared() => {}
             Some(kind) => {
                 self.config = true;
-                self.tls |= kind.is_tls();
+                self.tls |= Kind::OF_TLS.contains(&kind);
                 self.consumers |= kind == Kind::Consumer;
             }
             None => {}

@@ -136,6 +136,16 @@ impl<'u> IntoIterator for &'u mut Upstreams {
     }
 }
 
+/// The lists without the items that both have in common at the start and at the end.
+#[must_use]
+pub fn without_common_ends<'a, T>(one: &'a [Arc<T>], other: &'a [Arc<T>]) -> (&'a [Arc<T>], &'a [Arc<T>]) {
+    let are_same = |(one, other): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, other);
+    let start = one.iter().zip(other).take_while(are_same).count();
+    let (one, other) = (&one[start..], &other[start..]);
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(are_same).count();
+    (&one[..one.len() - end], &other[..other.len() - end])
+}
+
 /// A change that a control plane sends to the data plane. Changes are in order.
 #[derive(Clone, Debug)]
 pub enum Change {

@@ -55,7 +55,7 @@ pub mod value;
 pub mod visibility;
 
 pub use build::Build;
-pub use config::{Change, Config, Upstreams};
+pub use config::{Change, Config, Upstreams, without_common_ends};
 pub use contract::ApiContract;
 pub use decision::Decision;
 pub use feature::compression::{Codings, Compression, ContentCoding};

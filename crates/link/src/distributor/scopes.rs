@@ -11,6 +11,7 @@ use sluicegate_model::Change;
 use tokio::sync::watch;
 
 use super::state::{Prepared, State};
+use crate::cut::Cutter;
 use crate::scope::split;
 
 /// The data planes that receive the same configuration.
@@ -51,6 +52,8 @@ impl Scope {
 pub(super) struct Scopes {
     shared: Arc<Scope>,
     own: Mutex<Own>,
+    /// The previous configuration of each scope. Whoever publishes a change holds this lock, so that changes are in order.
+    cutters: Mutex<BTreeMap<Option<Arc<str>>, Cutter>>,
 }
 
 #[derive(Default)]
@@ -64,7 +67,7 @@ struct Own {
 
 impl Default for Scopes {
     fn default() -> Self {
-        Self { shared: Arc::new(Scope::new(None)), own: Mutex::default() }
+        Self { shared: Arc::new(Scope::new(None)), own: Mutex::default(), cutters: Mutex::default() }
     }
 }
 
@@ -97,22 +100,27 @@ impl Scopes {
 
     /// Applies a change to the scopes that it concerns. Returns the newest version.
     pub(super) fn publish(&self, change: &Change, now: Instant) -> u64 {
+        let mut cutters = self.cutters.lock().unwrap_or_else(PoisonError::into_inner);
         match change {
             Change::Config(config) => {
-                let parts = split(config).into_iter();
-                let parts: Vec<_> = parts.map(|(name, config)| (name, Prepared::config(&config))).collect();
+                let parts = split(config);
+                cutters.retain(|name, _| parts.contains_key(name));
+                let changes: Vec<_> = parts
+                    .into_iter()
+                    .map(|(name, config)| (name.clone(), cutters.entry(name).or_default().cut(&config)))
+                    .collect();
                 let mut own = self.own();
                 let Own { version, scopes, needs_shared } = &mut *own;
                 *needs_shared = config.listeners.iter().any(|listener| listener.planes.include(None));
                 scopes.retain(|name, scope| {
-                    let stays = parts.iter().any(|(part, _)| part.as_ref() == Some(name));
+                    let stays = cutters.contains_key(&Some(name.clone()));
                     if !stays {
                         scope.version.send_replace(Scope::OVER);
                     }
                     stays
                 });
                 let newest = *version;
-                for (name, change) in parts {
+                for (name, changes) in changes {
                     let scope = match name {
                         None => &self.shared,
                         Some(name) => {
@@ -120,11 +128,14 @@ impl Scopes {
                             scopes.entry(name.clone()).or_insert_with(new)
                         }
                     };
-                    *version = scope.publish(change, newest, now).max(*version);
+                    *version = scope.publish(Prepared::Config(changes), newest, now).max(*version);
                 }
                 *version
             }
             Change::Endpoints { upstream, endpoints } => {
+                for cutter in cutters.values_mut() {
+                    cutter.endpoints_changed(upstream);
+                }
                 let change = Prepared::endpoints(upstream, endpoints);
                 let mut own = self.own();
                 let Own { version, scopes, .. } = &mut *own;

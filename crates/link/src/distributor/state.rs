@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use sluicegate_model::{Config, Endpoint, UpstreamKey};
+use sluicegate_model::{Endpoint, UpstreamKey};
 
-use crate::cut::{cut, endpoints_body};
+use crate::cut::{Changes, endpoints_body};
 use crate::digest::Digest;
 use crate::grpc::put_prefix;
 use crate::messages;
@@ -117,13 +117,12 @@ impl State {
                     self.set(&mut stamp, upstream, body, now);
                 }
             }
-            Prepared::Config(resources) => {
-                let gone = self.resources.keys().filter(|name| !resources.contains_key(*name));
-                for name in gone.cloned().collect::<Vec<_>>() {
-                    self.remove(&mut stamp, name, now);
-                }
-                for (name, body) in resources {
-                    self.set(&mut stamp, name, body, now);
+            Prepared::Config(changes) => {
+                for (name, body) in changes {
+                    match body {
+                        Some(body) => self.set(&mut stamp, name, body, now),
+                        None => self.remove(&mut stamp, name, now),
+                    }
                 }
             }
         }
@@ -242,15 +241,11 @@ impl State {
 /// A change in the form of resources. The caller prepares the change before it locks the state.
 #[derive(Clone)]
 pub(super) enum Prepared {
-    Config(BTreeMap<Name, Bytes>),
+    Config(Changes),
     Endpoints(Name, Bytes),
 }
 
 impl Prepared {
-    pub(super) fn config(config: &Config) -> Self {
-        Self::Config(cut(config))
-    }
-
     pub(super) fn endpoints(upstream: &UpstreamKey, endpoints: &[Endpoint]) -> Self {
         Self::Endpoints(Kind::Endpoints.of_upstream(upstream), endpoints_body(endpoints))
     }
@@ -291,27 +286,45 @@ mod tests {
     use std::sync::Arc;
 
     use sluicegate_model::policy::{Consumer, KeyHash};
-    use sluicegate_model::{HostPattern, ObjectId, VirtualHost};
+    use sluicegate_model::{Config, HostPattern, ObjectId, VirtualHost};
 
     use super::*;
+    use crate::cut::Cutter;
 
-    fn hosts(range: std::ops::Range<usize>) -> Prepared {
+    /// A state, and the configurations that it has received.
+    struct Published {
+        state: State,
+        cutter: Cutter,
+    }
+
+    impl Published {
+        fn new() -> Self {
+            Self { state: State::new(), cutter: Cutter::default() }
+        }
+
+        fn publish(&mut self, config: Config, now: Instant) {
+            let changes = self.cutter.cut(&Arc::new(config));
+            self.state.publish(Prepared::Config(changes), now);
+        }
+    }
+
+    fn hosts(range: std::ops::Range<usize>) -> Config {
         let host = |index: usize| {
             let host = HostPattern::Exact(format!("{index}.example").into());
             Arc::new(VirtualHost::new(host, Vec::new()))
         };
-        let config = Config { hosts: range.map(host).collect(), ..Config::default() };
-        Prepared::config(&config)
+        Config { hosts: range.map(host).collect(), ..Config::default() }
     }
 
     #[test]
     fn change_log_contains_each_resource_once_and_forgets_old_removals() {
-        let mut state = State::new();
+        let mut published = Published::new();
         let begin = Instant::now();
         for round in 0..20_usize {
             let now = begin + GONE_TIME * u32::try_from(round).unwrap_or(0);
-            state.publish(hosts(round * 500..(round + 1) * 500), now);
+            published.publish(hosts(round * 500..(round + 1) * 500), now);
         }
+        let state = &mut published.state;
         assert_eq!(state.version, 20);
         assert_eq!(state.resources(), 503, "with the settings, default certificates and ticket secrets");
         assert!(state.gone.len() <= GONE_MIN + 500, "{}", state.gone.len());
@@ -325,22 +338,22 @@ mod tests {
 
     #[test]
     fn change_log_keeps_recent_removals() {
-        let mut state = State::new();
+        let mut published = Published::new();
         let now = Instant::now();
-        state.publish(hosts(0..5000), now);
-        state.publish(hosts(0..1), now);
-        state.publish(hosts(0..2), now);
-        assert!(state.since(1).is_ok());
+        published.publish(hosts(0..5000), now);
+        published.publish(hosts(0..1), now);
+        published.publish(hosts(0..2), now);
+        assert!(published.state.since(1).is_ok());
     }
 
     #[test]
     fn batch_contains_only_the_last_of_repeated_changes_to_a_resource() {
-        let mut state = State::new();
+        let mut published = Published::new();
         let now = Instant::now();
         for end in [3, 2, 3, 2, 3] {
-            state.publish(hosts(0..end), now);
+            published.publish(hosts(0..end), now);
         }
-        let batch = state.since(1).ok().flatten().expect("a change");
+        let batch = published.state.since(1).ok().flatten().expect("a change");
         assert!(batch.len() < 60, "one resource: {}", batch.len());
     }
 
@@ -366,16 +379,16 @@ mod tests {
             hash[..2].copy_from_slice(&index.to_be_bytes());
             KeyHash(hash)
         };
-        let publish = |state: &mut State, consumers: &[Arc<Consumer>]| {
+        let publish = |published: &mut Published, consumers: &[Arc<Consumer>]| {
             let config = Config { consumers: consumers.to_vec(), ..Config::default() };
-            state.publish(Prepared::config(&config), Instant::now());
+            published.publish(config, Instant::now());
         };
         let mut consumers: Vec<_> = (0..10_000).map(|index| consumer(index, key(index))).collect();
-        let mut state = State::new();
-        publish(&mut state, &consumers);
+        let mut published = Published::new();
+        publish(&mut published, &consumers);
         consumers[5000] = consumer(5000, key(12_345));
-        publish(&mut state, &consumers);
-        let batch = state.since(1).ok().flatten().expect("a change");
+        publish(&mut published, &consumers);
+        let batch = published.state.since(1).ok().flatten().expect("a change");
         assert!(batch.len() < 200, "{}", batch.len());
     }
 }

@@ -1,15 +1,18 @@
 //! Tests of the split of the model into resources, and of its reassembly.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use sluicegate_model::{Change, Config, HostPattern, ObjectId, PathPattern, Rule, UpstreamKey, VirtualHost};
+use sluicegate_model::{
+    Change, Config, HostPattern, ObjectId, PathPattern, Rule, Tls, UpstreamKey, Upstreams, VirtualHost,
+};
 
 use super::cbor::{Value, edited};
 use super::model::{config, normal};
-use crate::cut::cut;
+use crate::cut::{Cutter, cut, endpoints_body};
 use crate::fuzz::check_message;
 use crate::messages::{Batch, FromControl, FromControlSay, ResourceChange, encoded};
 use crate::resource::{Kind, Name};
@@ -59,6 +62,44 @@ proptest! {
     }
 
     #[test]
+    fn changes_between_any_configurations_result_in_all_resources_of_the_last_one(
+        one in config(),
+        other in config(),
+        seeds in prop::collection::vec(any::<u64>(), 1..8),
+    ) {
+        let pool = [one.clone(), decoded_again(&one), other.clone(), decoded_again(&other)];
+        let (mut cutter, mut resources) = (Cutter::default(), BTreeMap::new());
+        let mut store = Store::default();
+        for seed in seeds {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let config = mixed(&pool, &mut random);
+            let (expected, mut delta) = (cut(&config), Delta::default());
+            for (name, body) in cutter.cut(&Arc::new(config.clone())) {
+                match body {
+                    Some(body) => {
+                        resources.insert(name.clone(), body.clone());
+                        delta.changed.push((name, body));
+                    }
+                    None => {
+                        prop_assert!(resources.remove(&name).is_some(), "{} was not there", name);
+                        delta.gone.push(name);
+                    }
+                }
+            }
+            prop_assert_eq!(&resources, &expected);
+            let back = served(store.apply(delta)).expect("settings are always there");
+            prop_assert_eq!(normal(Config::clone(&back)), normal(config.clone()));
+            // The data planes receive other endpoints before the next configuration.
+            if let Some(key) = random.choice(config.upstreams.keys()) {
+                cutter.endpoints_changed(key);
+                let name = Kind::Endpoints.of_upstream(key);
+                resources.insert(name.clone(), endpoints_body(&[]));
+                store.apply(Delta { changed: vec![(name, endpoints_body(&[]))], gone: vec![] });
+            }
+        }
+    }
+
+    #[test]
     fn altered_message_is_rejected_or_decodes_as_another_message(config in config(), changes in any::<Vec<(prop::sample::Index, u8)>>()) {
         let changed = cut(&config).into_iter();
         let change = |(name, body): (Name, _)| ResourceChange { kind: name.kind, name: name.name, body: Some(body) };
@@ -90,6 +131,44 @@ proptest! {
         }
         Store::default().apply(delta);
     }
+}
+
+/// An equal configuration that shares nothing with this one.
+fn decoded_again(config: &Config) -> Config {
+    let config = served(Store::default().apply(all_of(config))).expect("a configuration");
+    Config::clone(&config)
+}
+
+/// A configuration with parts of these configurations.
+fn mixed(pool: &[Config], random: &mut fastrand::Rng) -> Config {
+    let whole = random.choice(pool).expect("a configuration");
+    let mut mixed =
+        Config { hosts: vec![], consumers: vec![], upstreams: Upstreams::default(), ..whole.clone() };
+    let mut tls = Tls { hosts: vec![], acme: vec![], ..Tls::clone(&whole.tls) };
+    let mut hosts = BTreeMap::new();
+    let (mut tls_hosts, mut acme, mut consumers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for config in pool {
+        for host in config.hosts.iter().filter(|_| random.bool()) {
+            hosts.insert(Kind::Host.of_host(&host.entry_point, &host.host), host.clone());
+        }
+        for host in config.tls.hosts.iter().filter(|_| random.bool()) {
+            tls_hosts.insert(Kind::TlsHost.of_host(&host.entry_point, &host.host), host.clone());
+        }
+        for host in config.tls.acme.iter().filter(|_| random.bool()) {
+            acme.insert(Kind::of_acme_host(&host.host), host.clone());
+        }
+        for consumer in config.consumers.iter().filter(|_| random.bool()) {
+            consumers.insert(consumer.id.clone(), consumer.clone());
+        }
+        let upstreams = config.upstreams.iter().filter(|_| random.bool());
+        mixed.upstreams.extend(upstreams.map(|(key, upstream)| (key.clone(), upstream.clone())));
+    }
+    mixed.hosts = hosts.into_values().collect();
+    mixed.consumers = consumers.into_values().collect();
+    (tls.hosts, tls.acme) = (tls_hosts.into_values().collect(), acme.into_values().collect());
+    // An unchanged list keeps its pointer.
+    mixed.tls = if random.bool() { Arc::new(tls) } else { whole.tls.clone() };
+    mixed
 }
 
 fn host(name: &str, path: &str) -> Arc<VirtualHost> {
@@ -220,7 +299,7 @@ fn endpoint_change_is_applied_without_a_full_configuration() {
         conditions: sluicegate_model::Conditions::READY,
     }]
     .into();
-    let changed = vec![(Kind::Endpoints.of_upstream(&key), crate::cut::endpoints_body(&endpoints))];
+    let changed = vec![(Kind::Endpoints.of_upstream(&key), endpoints_body(&endpoints))];
     let changes = store.apply(Delta { changed, gone: vec![] });
     let [Change::Endpoints { upstream, endpoints: found }] = &changes[..] else { panic!("{changes:?}") };
     assert_eq!((upstream, found), (&key, &endpoints));

@@ -28,7 +28,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_model::rule::PathMatch;
-use sluicegate_model::{Config, EntryPoint, HostPattern, Serves, Settings, UpstreamKey, VirtualHost};
+use sluicegate_model::{
+    Config, EntryPoint, HostPattern, Serves, Settings, UpstreamKey, VirtualHost, without_common_ends,
+};
 
 use crate::feature::authentication::consumer::Consumers;
 use crate::feature::security::Security;
@@ -523,15 +525,6 @@ impl<'c> Change<'c> {
         let has_any = gone.iter().any(|host| is_any(host)) || new.iter().any(|host| is_any(&host.host));
         (!has_any).then_some(Self { gone, new })
     }
-}
-
-/// The lists without the items that both have in common at the start and at the end.
-fn without_common_ends<'a, T>(one: &'a [Arc<T>], other: &'a [Arc<T>]) -> (&'a [Arc<T>], &'a [Arc<T>]) {
-    let are_same = |(one, other): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(one, other);
-    let start = one.iter().zip(other).take_while(are_same).count();
-    let (one, other) = (&one[start..], &other[start..]);
-    let end = one.iter().rev().zip(other.iter().rev()).take_while(are_same).count();
-    (&one[..one.len() - end], &other[..other.len() - end])
 }
 
 fn security(target: &Target) -> Option<&Arc<SecurityPolicy>> {

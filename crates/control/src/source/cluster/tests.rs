@@ -32,7 +32,7 @@ struct ApiServer {
 impl Default for ApiServer {
     fn default() -> Self {
         let (withheld, objects, listed, watches) = Default::default();
-        ApiServer { withheld, objects, listed, watches, changes: broadcast::Sender::new(16) }
+        Self { withheld, objects, listed, watches, changes: broadcast::Sender::new(16) }
     }
 }
 
