@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions bench-scale bench-bodies bench-latency lab check-lab floods soak check-soak clean simulate simulate-faults truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme check-http3 docs picture-dashboard check-image test-ingress-nginx
+.PHONY: help build demo test quick conformance conformance-gateway lint fmt fuzz bench bench-gateway bench-rules bench-instructions bench-scale bench-bodies bench-latency bench-http3 lab check-lab floods soak check-soak clean simulate simulate-faults truths peers cluster cluster-down test-cluster image package release publish check-release manifests check-chart check-dashboard check-docs check-operations check-oidc check-acme check-http3 docs picture-dashboard check-image test-ingress-nginx
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 60
@@ -130,6 +130,12 @@ bench-latency: ## compare latencies at 70 % and 90 % of saturation with nginx an
 	@cargo build --quiet --release --package sluicegate
 	@cargo build --quiet --profile local --package sluicegate-lab
 	@scripts/bench-latency $(TARGET)/release/sluicegate $(TARGET)/local/sluicegate-lab $(LATENCY)
+
+bench-http3: ## compare the CPU time of requests over HTTP/3 with Envoy, and with HTTP/2 (HTTP3="--turns 9")
+	@scripts/setup bench-http3
+	@cargo build --quiet --release --package sluicegate
+	@cargo build --quiet --profile local --package sluicegate-lab --package sluicegate-testkit --bin sluicegate-lab --bin http3-load
+	@scripts/bench-http3 $(TARGET)/release/sluicegate $(TARGET)/local/sluicegate-lab $(TARGET)/local/http3-load target/tools/envoy/bin/envoy $(HTTP3)
 
 lab: ## run an experiment with every gateway, as root (LAB="dynamic --duration 30s"; LAB=--help lists the options)
 	@scripts/setup peers

@@ -1,12 +1,13 @@
 //! The path of the request to the endpoint: its head, and its body as it arrives from the client.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
+use bytes::BufMut as _;
 use http::{Response, StatusCode};
 use sluicegate_http1::{ChunkedDecoder, LAST_CHUNK, RequestFraming, RequestHead, write_chunk_header};
 use sluicegate_model::settings::Limits;
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncReadExt as _, AsyncWrite};
 
 use super::chunks::{self, Coding};
 use super::wire::Wire;
@@ -16,6 +17,11 @@ use crate::stream::Stream;
 
 /// The interim response for a client that waits for it before it sends its body (RFC 9110, 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The most bytes that are read from the client at once when the gateway forwards a body as it arrives.
+const DIRECT: usize = 64 * 1024;
+/// Room for the line before a chunk, and for the line end behind it.
+const CHUNK_EXTRA: usize = 20;
 
 /// The progress of a request. The bytes to send are in the exchange's `request` buffer. After sending, they stay in the
 /// buffer as long as a retry may need them.
@@ -287,7 +293,13 @@ impl Upload {
             }
             let before = sides.request.len();
             self.take_body(sides).map_err(UploadError::Client)?;
-            if sides.request.len() == before && !self.complete && self.read(cx, sides)?.is_pending() {
+            let is_pending = sides.request.len() == before
+                && !self.complete
+                && match self.direct_bytes() {
+                    Some(left) => self.read_directly(cx, sides, left)?.is_pending(),
+                    None => self.read(cx, sides)?.is_pending(),
+                };
+            if is_pending {
                 return Ok(Progress::AwaitsClient);
             }
         }
@@ -328,6 +340,7 @@ impl Upload {
         if body.is_empty() {
             return Ok(());
         }
+        self.reserve(request, body.len() + CHUNK_EXTRA, head_len);
         let taken = match &mut self.body {
             Body::None | Body::Gathered(..) => 0,
             Body::Length(left) => {
@@ -362,6 +375,49 @@ impl Upload {
         self.promised = self.promised.filter(|written| *written > 0);
         self.replayable &= request.len() <= self.replay + head_len + BUFFER;
         Ok(())
+    }
+
+    /// The rest of the body, if the gateway forwards it as it arrives, and no attempt needs it again.
+    fn direct_bytes(&self) -> Option<u64> {
+        let is_continued = self.promised.is_none_or(|written| written >= CONTINUE.len());
+        match self.body {
+            Body::Length(left) if !self.replayable && is_continued => Some(left),
+            _ => None,
+        }
+    }
+
+    /// Reads once from the client into the request buffer, without the way through the client's buffer.
+    fn read_directly(
+        &mut self,
+        cx: &mut Context<'_>,
+        sides: &mut Sides<'_>,
+        left: u64,
+    ) -> Result<Poll<()>, UploadError> {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(DIRECT);
+        sides.request.reserve(most);
+        let mut room = (&mut *sides.request).limit(most);
+        let Poll::Ready(read) = pin!(sides.client.read_buf(&mut room)).poll(cx) else {
+            return Ok(Poll::Pending);
+        };
+        let read = read.ok().filter(|read| *read > 0).ok_or(UploadError::Client(ClientFault::Closed))?;
+        let left = left - read as u64;
+        (self.body, self.complete) = (Body::Length(left), left == 0);
+        self.received += read as u64;
+        match self.exceeds_limit() {
+            true => Err(UploadError::Client(ClientFault::BodyTooLarge)),
+            false => Ok(Poll::Ready(())),
+        }
+    }
+
+    /// Makes room in the request buffer for more bytes. The buffer grows in steps, but not beyond what another attempt may need, so
+    /// that the buffers of the request are small enough for reuse.
+    fn reserve(&self, request: &mut Vec<u8>, more: usize, head_len: usize) {
+        let needed = request.len() + more;
+        if needed > request.capacity() {
+            let most = self.replay.saturating_add(head_len + 2 * BUFFER);
+            let capacity = (2 * request.capacity()).min(most).max(needed);
+            request.reserve_exact(capacity - request.len());
+        }
     }
 
     /// Reads once from the client, after a 100 if the client waits for it.

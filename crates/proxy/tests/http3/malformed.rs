@@ -389,6 +389,22 @@ async fn announced_length_of_a_frame_takes_no_memory() -> TestResult {
 }
 
 #[tokio::test]
+async fn connection_stays_open_although_each_request_has_unknown_frames() -> TestResult {
+    let backend = Backend::start(Behaviour::ok()).await?;
+    let gateway = before(&backend).await?;
+    let connection = connect(&gateway).await?;
+    let request = [&frame(0x21, &[0; 400])[..], &get_with(&[]), &frame(0x41, &[0; 400])].concat();
+    // Many times the limit for a connection.
+    for _ in 0..500 {
+        let (mut send, mut recv) = connection.open_bi().await?;
+        send.write_all(&request).await?;
+        send.finish()?;
+        assert_eq!(status(&timeout(SOON, recv.read_to_end(10_000)).await??)?, 200);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn client_that_cancels_most_of_its_requests_loses_its_connection() -> TestResult {
     let backend = Backend::start(Behaviour::silent()).await?;
     let gateway = before(&backend).await?;

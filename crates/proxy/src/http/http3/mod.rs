@@ -48,6 +48,10 @@ use stream::{NoHead, is_safe};
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How many bytes without use may arrive on a connection: frames and settings that the gateway ignores.
 const USELESS: u64 = 64 * 1024;
+/// How many more may arrive with each request, and in each second. Clients send unknown frames with their requests, so that
+/// servers accept unknown frames (RFC 9114, 7.2.8), and frames with priorities (RFC 9218, 7.2).
+const USELESS_OF_REQUEST: u64 = 1024;
+const USELESS_PER_SECOND: u64 = 1024;
 /// How many requests a client may cancel, unless they are less than half of all requests.
 const GIVEN_UP: u64 = 100;
 
@@ -57,8 +61,9 @@ pub(super) struct Shared {
     worker: Rc<Worker>,
     /// The requests with a body that has arrived, and that no endpoint has taken yet.
     unread: Cell<usize>,
-    /// Received bytes without use.
+    /// Received bytes without use, beyond those that requests and the time since `useless_since` allow.
     useless: Cell<u64>,
+    useless_since: Cell<Instant>,
     /// Whether the handshake is complete, for requests that arrived before its end.
     is_confirmed: watch::Sender<bool>,
 }
@@ -83,8 +88,19 @@ impl Shared {
     fn waste(&self, bytes: u64) {
         self.useless.set(self.useless.get().saturating_add(bytes));
         if self.useless.get() > USELESS {
+            let seconds = self.useless_since.get().elapsed().as_secs();
+            // The rest of a second counts for the next second.
+            self.useless_since.set(self.useless_since.get() + Duration::from_secs(seconds));
+            self.allow_useless(seconds.saturating_mul(USELESS_PER_SECOND));
+        }
+        if self.useless.get() > USELESS {
             self.fail(Code::EXCESSIVE_LOAD);
         }
+    }
+
+    /// Allows more bytes without use.
+    fn allow_useless(&self, bytes: u64) {
+        self.useless.set(self.useless.get().saturating_sub(bytes));
     }
 }
 
@@ -111,6 +127,7 @@ pub(crate) async fn serve(
         worker: worker.clone(),
         unread: Cell::new(0),
         useless: Cell::new(0),
+        useless_since: Cell::new(Instant::now()),
         is_confirmed,
     });
     // However this task ends, the connection closes with a code of HTTP/3.
@@ -389,6 +406,7 @@ impl Connection {
             return;
         }
         self.accepted += 1;
+        self.shared.allow_useless(USELESS_OF_REQUEST);
         let origin = self.origins.origin(&self.shared);
         let is_early = recv.is_0rtt() && !*self.shared.is_confirmed.borrow();
         let stream = Http3Stream::new(self.shared.clone(), send, recv);
