@@ -33,6 +33,11 @@ pub struct Listener {
     #[serde(skip_serializing_if = "ProxyHeader::is_by_peer")]
     #[cbor(n(3), default, skip_if = "ProxyHeader::is_by_peer")]
     pub proxy_header: ProxyHeader,
+    /// The port at which clients reach a listener for HTTPS, if it is not the port of `address`: the port of a Service in front of the
+    /// listener. The gateway announces HTTP/3 at this port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[n(64)]
+    pub client_port: Option<u16>,
 }
 
 /// Whether connections of a listener begin with the PROXY protocol.

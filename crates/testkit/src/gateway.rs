@@ -92,6 +92,7 @@ impl Builder {
             serves: serves(layer4_route(LAYER4, protocol)),
             planes: Planes::Shared,
             proxy_header: ProxyHeader::ByPeer,
+            client_port: None,
         };
         let endpoints = addresses.into_iter().map(ready).collect();
         let upstream = Arc::new(Upstream { endpoints, ..Upstream::default() });

@@ -1,6 +1,7 @@
 """Tests of Gateways with a Service each, in front of the shared data plane."""
 
 import json
+import sys
 from typing import Any
 
 from harness import wait_until
@@ -12,6 +13,18 @@ from .rights import ALL_IN_ONE, LEASE, OF_THE_CLUSTER, READ, rights, union
 GROUP = "gateway.networking.k8s.io"
 SERVICES = {"/services": [*READ, "create", "delete", "patch"]}
 URL = "http://shop.example.com"
+
+
+PROBE = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+    client.settimeout(1)
+    client.connect((sys.argv[1], int(sys.argv[2])))
+    # The first packet of a connection with an unknown version (RFC 9000, 17.2).
+    client.send((b"\\xc0\\x1a\\x2a\\x3a\\x4a" + b"\\x08destined" + b"\\x08sourceid").ljust(1200, b"\\0"))
+    print(client.recv(1500).hex())
+"""
+"""Prints the response of a QUIC server to a client with an unknown version."""
 
 
 def listener(port: int) -> dict[str, Any]:
@@ -36,7 +49,7 @@ class Services(Gateway):
     def setUpClass(cls) -> None:
         super().setUpClass()
         install_gateway_api(cls.cluster, cls.folder)
-        cls.install(service={"type": "ClusterIP"}, gatewayClass={"create": True}, gatewayServices={"type": "ClusterIP"},
+        cls.install(service={"type": "ClusterIP"}, gatewayClass={"create": True}, gatewayServices={"type": "ClusterIP"}, http3={"enabled": True},
                     shutdown={"graceSeconds": 1, "idleSeconds": 1, "timeoutSeconds": 5})
         cls.follow([*backend("blue"), *backend("green")])
 
@@ -99,6 +112,30 @@ class Services(Gateway):
         wait_until(lambda: not self.cluster.json("get", "services", "--namespace", NAMESPACE,
                                                  f"--selector={GROUP}/gateway-name=two")["items"], "the Service of two to go", PATIENCE, 0.2)
         self.serves("one", "blue")
+
+    def test_https_ports_of_a_service_also_serve_http3(self) -> None:
+        gateway = edge("secure", 80)
+        gateway["spec"]["listeners"].append({"name": "https", "protocol": "HTTPS", "port": 8443, "tls": {"certificateRefs": [{"name": "secure"}]}})
+        self.cluster.apply(self.authority.secret("secure", "shop.example.com"), gateway, route("secure", "blue"))
+        address = self.service("secure")["spec"]["clusterIP"]
+        answer = self.answers(lambda answer: answer.server == "blue", "https://shop.example.com:8443/", address=address)
+        # Clients reach the Gateway at the port of its Service.
+        self.assertEqual(answer.headers["alt-svc"], 'h3=":8443"; ma=86400')
+        ports = {port["name"]: (port["protocol"], port["port"], port["targetPort"]) for port in self.service("secure")["spec"]["ports"]}
+        self.assertEqual(ports["http3-8443"], ("UDP", 8443, ports["tcp-8443"][2]))
+        self.assertEqual(len(ports), 3, ports)
+
+        def negotiates() -> bool:
+            answered = self.cluster.run([sys.executable, "-c", PROBE, address, "8443"], check=False).stdout
+            # A Version Negotiation packet (RFC 9000, 17.2.1): version 0, and the connection IDs in reverse.
+            return answered[2:10] == "00000000" and b"sourceid".hex() in answered
+
+        wait_until(negotiates, "a response to QUIC", PATIENCE, 0.2)
+
+        # A listener for UDP takes the port.
+        gateway["spec"]["listeners"].append({"name": "udp", "protocol": "UDP", "port": 8443})
+        self.cluster.apply(gateway)
+        wait_until(lambda: "udp-8443" in {port["name"] for port in self.service("secure")["spec"]["ports"]}, "the UDP port", PATIENCE, 0.2)
 
     def test_foreign_service_with_the_name_of_a_gateway_stays_as_it_is(self) -> None:
         foreign = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "default-three", "namespace": NAMESPACE},

@@ -116,6 +116,7 @@ fn admin_path_routes_lists_layer4_routes_with_their_listeners() -> anyhow::Resul
             serves,
             planes: Planes::Shared,
             proxy_header: ProxyHeader::ByPeer,
+            client_port: None,
         })
     };
     let tls_route = |host: HostPattern, route| TlsRoute::new(host, route);

@@ -331,6 +331,8 @@ impl<'i, 'a> Merging<'i, 'a> {
             serves: serves.clone(),
             planes: all[first].planes.clone(),
             proxy_header: all[first].proxy_header,
+            client_port: Some(all[first].port)
+                .filter(|port| matches!(serves, Serves::Https(_)) && *port != address.port()),
         });
         // The same listeners may have another address too.
         if let Serves::Http(name) | Serves::Https(name) = serves

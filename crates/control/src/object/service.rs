@@ -40,7 +40,7 @@ pub(crate) struct Service {
 pub(crate) struct OfGateway {
     /// The Gateway as `NAMESPACE/NAME`, by the annotation [`annotation::GATEWAY`].
     pub(crate) gateway: Box<str>,
-    /// The `targetPort` of each port, if it is a number.
+    /// The `targetPort` of each port, if it is a number. Ports for HTTP/3 are missing.
     pub(crate) targets: BTreeMap<(IpProtocol, u16), u16>,
     /// The Service as the API server sent it.
     pub(crate) raw: v1::Service,
@@ -167,7 +167,13 @@ impl OfGateway {
             let key = (IpProtocol::of(port.protocol.as_deref())?, u16::try_from(port.port).ok()?);
             Some((key, u16::try_from(target).ok()?))
         };
-        Some(Self { gateway, targets: ports.filter_map(target).collect(), raw: raw.clone() })
+        let mut targets: BTreeMap<_, _> = ports.filter_map(target).collect();
+        // A UDP port with the target of the TCP port is for HTTP/3.
+        let tcp = targets.clone();
+        targets.retain(|&(protocol, port), target| {
+            protocol == IpProtocol::Tcp || tcp.get(&(IpProtocol::Tcp, port)) != Some(target)
+        });
+        Some(Self { gateway, targets, raw: raw.clone() })
     }
 }
 

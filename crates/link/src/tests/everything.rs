@@ -439,6 +439,7 @@ fn listeners() -> Vec<Listener> {
         serves,
         planes: Planes::Shared,
         proxy_header: if name == "tcp" { ProxyHeader::Always } else { ProxyHeader::Never },
+        client_port: (name == "https").then_some(443),
     };
     let tls = TlsRoute::new(HostPattern::Any, layer4_route());
     vec![

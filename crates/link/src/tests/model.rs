@@ -406,13 +406,14 @@ fn listener() -> impl Strategy<Value = Listener> {
     ];
     let proxy_header =
         prop_oneof![Just(ProxyHeader::ByPeer), Just(ProxyHeader::Always), Just(ProxyHeader::Never)];
-    let listener = (id(), text(), address(), serves, proxy_header);
-    listener.prop_map(|(object, name, address, serves, proxy_header)| Listener {
+    let listener = (id(), text(), address(), serves, proxy_header, any::<Option<u16>>());
+    listener.prop_map(|(object, name, address, serves, proxy_header, client_port)| Listener {
         id: ListenerId { object, name: name.into() },
         address,
         serves,
         planes: Planes::Shared,
         proxy_header,
+        client_port,
     })
 }
 

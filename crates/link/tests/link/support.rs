@@ -219,6 +219,7 @@ pub(crate) fn add_gateway(config: &mut Config, name: &str, planes: Planes, index
         serves: Serves::Http(entry_point),
         planes,
         proxy_header: ProxyHeader::ByPeer,
+        client_port: None,
     });
 }
 

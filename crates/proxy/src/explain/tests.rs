@@ -151,6 +151,7 @@ fn listener_of_a_gateway_is_found_by_its_port_or_its_hosts() {
         serves: Serves::Https(name),
         planes: Planes::default(),
         proxy_header: ProxyHeader::default(),
+        client_port: None,
     };
     let config = Config {
         hosts: vec![of_gateway.into(), host("other.test", vec![rule("web", "/")]).into()],

@@ -129,7 +129,8 @@ pub(crate) async fn serve(
     };
     let is_http2 = matches!(&stream, Stream::Tls(tls) if tls.protocol() == Some(b"h2"));
     let settings = worker.settings();
-    let (ends, http3) = (end(&settings), settings.tls.http3);
+    let ends = end(&settings);
+    let http3 = settings.tls.http3.map(|http3| announced(worker, http3, entrance));
     let mut origin = Origin::of_stream(&stream, session, addresses, entrance, http3);
     origin.ends = ends;
     let origin = Rc::new(origin);
@@ -230,6 +231,11 @@ async fn handshake(
         part(stream).await;
     }
     None
+}
+
+/// HTTP/3 as the gateway announces it at a listener.
+pub(super) fn announced(worker: &Worker, http3: Http3, entrance: Entrance) -> Http3 {
+    Http3 { port: worker.snapshot().table.client_port(entrance).or(http3.port), ..http3 }
 }
 
 impl Origin {

@@ -59,8 +59,8 @@ pub(crate) struct Table {
     flag_http: usize,
     /// The entry point of the HTTPS listeners that flags set.
     flag_https: usize,
-    /// The entry points of Gateways, by the addresses of their listeners.
-    gateways: HashMap<SocketAddr, usize, foldhash::fast::RandomState>,
+    /// The listeners of Gateways, by their addresses.
+    gateways: HashMap<SocketAddr, GatewayListener, foldhash::fast::RandomState>,
     /// Hosts by number. If there is a default route, one host holds the default route and has no names.
     all: Vec<Arc<Host>>,
     /// Whether a security policy may apply to any route.
@@ -282,7 +282,8 @@ impl Table {
         for listener in &config.listeners {
             if let Serves::Http(name) | Serves::Https(name) = &listener.serves {
                 let entry = self.open(&EntryPoint::Gateway(name.clone()), tls, 0);
-                self.gateways.insert(listener.address, entry);
+                let client_port = listener.client_port.unwrap_or(listener.address.port());
+                self.gateways.insert(listener.address, GatewayListener { entry, client_port });
             }
         }
         for entry_point in [EntryPoint::FlagsHttp, EntryPoint::FlagsHttps] {
@@ -333,9 +334,17 @@ impl Table {
         let entry = self.entries.get(match entrance {
             Entrance::FlagHttp => self.flag_http,
             Entrance::FlagHttps => self.flag_https,
-            Entrance::Gateway(address) => *self.gateways.get(&address)?,
+            Entrance::Gateway(address) => self.gateways.get(&address)?.entry,
         })?;
         Some(Hosts { entry, all: &self.all })
+    }
+
+    /// The port of HTTP/3 for clients of a Gateway's listener; `None` at the listeners that flags set.
+    pub(crate) fn client_port(&self, entrance: Entrance) -> Option<u16> {
+        match entrance {
+            Entrance::Gateway(address) => Some(self.gateways.get(&address)?.client_port),
+            Entrance::FlagHttp | Entrance::FlagHttps => None,
+        }
     }
 
     /// The names for TLS at a listener; `None` if the listener is gone.
@@ -481,6 +490,15 @@ impl Table {
 fn next_generation() -> u64 {
     static TABLES: AtomicU64 = AtomicU64::new(0);
     TABLES.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// A listener of a Gateway.
+#[derive(Debug)]
+struct GatewayListener {
+    /// The place of its entry point.
+    entry: usize,
+    /// The port at which clients reach it.
+    client_port: u16,
 }
 
 /// The hosts that differ between two configurations whose only entry point is [`EntryPoint::Flags`].

@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use sluicegate_model::tls::Http3;
 use sluicegate_model::{
     EntryPoint, HostPattern, Listener, ListenerId, ObjectId, Planes, ProxyHeader, Serves, TlsHost,
     VirtualHost,
@@ -41,6 +42,7 @@ async fn serving() -> anyhow::Result<(Backend, Gateway, SocketAddr)> {
         serves: Serves::Https("edge".into()),
         planes: Planes::Shared,
         proxy_header: ProxyHeader::ByPeer,
+        client_port: None,
     });
     let gateway = builder.start().await?;
     let listener = gateway.layer4_addr();
@@ -59,6 +61,29 @@ async fn gateway_listener_has_its_own_names_certificates_and_routes() -> TestRes
         Client::connect_tls(listener, &trusting(), "flags.test").await.expect_err("another listener's name");
     assert!(error.to_string().contains("UnrecognisedName"), "{error}");
     failed(&gateway, TlsFault::UnknownName, 1).await
+}
+
+#[tokio::test]
+async fn gateway_listener_announces_http3_at_the_port_of_its_clients() -> TestResult {
+    let (_backend, gateway, listener) = serving().await?;
+    let announced = async |listener| {
+        let mut client = Client::connect_tls(listener, &trusting(), "edge.test").await?;
+        anyhow::Ok(client.request(get("edge.test")).await?.header("alt-svc").map(str::to_owned))
+    };
+    assert_eq!(announced(listener).await?, None);
+    // The port of the flag is the port of the listeners that flags set.
+    let http3 = Http3 { port: Some(8443), ..Http3::default() };
+    gateway
+        .configure(|config| {
+            config.settings.tls.http3 = Some(http3);
+            config.listeners[0].client_port = Some(444);
+        })
+        .await;
+    assert_eq!(announced(gateway.layer4_addr()).await?.as_deref(), Some("h3=\":444\"; ma=86400"));
+    let mut client = gateway.connect_tls(&trusting(), "flags.test").await?;
+    let response = client.request(get("flags.test")).await?;
+    assert_eq!(response.header("alt-svc"), Some("h3=\":8443\"; ma=86400"));
+    Ok(())
 }
 
 #[tokio::test]

@@ -127,6 +127,8 @@ pub(crate) struct Wish {
     pub(crate) cluster_ip: Option<IpAddr>,
     /// The ports of the served listeners, also of the listeners of ListenerSets. Without a port, the Service stays as it is.
     pub(crate) ports: BTreeSet<(IpProtocol, u16)>,
+    /// The ports for HTTPS that also serve HTTP/3. The Service has them for UDP too, with the same target.
+    pub(crate) http3: BTreeSet<u16>,
 }
 
 impl Wish {
@@ -183,6 +185,12 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     let mut gateways: Vec<_> = served.collect();
     gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
     // Another type of Service would lose the address of the Gateway, so the Service waits for valid parameters.
+    let has_http3 = options.settings.tls.http3.is_some();
+    let is_https = |listener: &&Listener| listener.protocol == ListenerProtocol::Https;
+    let http3 = |listeners: &[Listener]| -> BTreeSet<u16> {
+        let served = listeners.iter().filter(|_| has_http3).filter(is_https);
+        served.map(|listener| listener.port).collect()
+    };
     let may_change =
         |gateway: &Gateway| has_address(gateway) && parameters::of_gateway(store, options, gateway).is_ok();
     let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| {
@@ -202,6 +210,7 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
             address: requested(gateway, service_type),
             cluster_ip: requested_cluster_ip(gateway),
             ports: gateway.listeners.iter().filter(|_| may_change(gateway)).map(key).collect(),
+            http3: http3(&gateway.listeners),
         }
     };
     let mut wishes: Vec<Wish> = gateways.iter().map(wish).collect();
@@ -210,7 +219,12 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     for Allowed { set, gateway, refusal, .. } in listener_set::sets(store, objects, &mut Vec::new()) {
         if refusal.is_none() && may_change(gateways[gateway].1) {
             wishes[gateway].ports.extend(set.listeners.iter().map(key));
+            wishes[gateway].http3.extend(http3(&set.listeners));
         }
+    }
+    for wish in &mut wishes {
+        // A listener for UDP has the port alone.
+        wish.http3.retain(|port| !wish.ports.contains(&(IpProtocol::Udp, *port)));
     }
     wishes
 }

@@ -487,6 +487,7 @@ spec:
             address: None,
             cluster_ip: None,
             ports: std::collections::BTreeSet::new(),
+            http3: std::collections::BTreeSet::new(),
         };
         let template = WorkloadTemplate::read(template).expect("a template");
         let planes = OwnDataPlanes { default: DataPlanes::Own, overlap: Duration::ZERO, template };

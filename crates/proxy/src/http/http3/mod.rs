@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{Client, Origin, aged, end};
+use super::connection::{Client, Origin, aged, announced, end};
 use super::exchange;
 use super::stream_head;
 use super::wire::Wire;
@@ -263,6 +263,7 @@ impl Origins {
         let session = Session { name: name.clone(), host: host.clone(), negotiated: *negotiated };
         let certificates = self.certificates.as_deref();
         let http3 = shared.worker.settings().tls.http3;
+        let http3 = http3.map(|http3| announced(&shared.worker, http3, self.entrance));
         let addresses = (addresses, local.unwrap_or(self.listener));
         let origin = Rc::new(Origin::new(addresses, Some(session), certificates, self.entrance, http3));
         *self.latest.borrow_mut() = Some((remote, origin.clone()));

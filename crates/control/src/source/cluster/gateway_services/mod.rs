@@ -380,6 +380,13 @@ impl Planner {
             target_port: Some(IntOrString::Int((*target).into())),
             ..v1::ServicePort::default()
         };
+        // The data plane serves HTTP/3 at the UDP port with the number of the TCP port.
+        let http3 = wish.http3.iter().filter_map(|&client| {
+            let target = targets.get(&(IpProtocol::Tcp, client))?;
+            let name = Some(format!("http3-{client}"));
+            Some(v1::ServicePort { name, ..port((&(IpProtocol::Udp, client), target)) })
+        });
+        let ports = targets.iter().map(port).chain(http3).collect();
         let address_of = |service_type| {
             let address = wish.address.filter(|_| wish.service_type == service_type)?;
             Some(address.to_string())
@@ -399,7 +406,7 @@ impl Planner {
                     true => service::selector(options, &wish.gateway),
                     false => options.selector.clone(),
                 }),
-                ports: Some(targets.iter().map(port).collect()),
+                ports: Some(ports),
                 cluster_ip: wish
                     .cluster_ip
                     .map(|address| address.to_string())

@@ -46,6 +46,7 @@ fn wish(name: &str, ports: &[u16]) -> Wish {
         address: None,
         cluster_ip: None,
         ports: ports.iter().map(|port| (IpProtocol::Tcp, *port)).collect(),
+        http3: BTreeSet::new(),
     }
 }
 
@@ -165,6 +166,42 @@ fn target_ports_stay_when_gateways_and_listeners_come_and_go() {
     assert_eq!(one[&(IpProtocol::Tcp, 443)], targets(&first[0])[&(IpProtocol::Tcp, 443)]);
     assert_eq!((two.len(), one.len()), (2, 2));
     assert_ne!(one[&(IpProtocol::Tcp, 443)], one[&(IpProtocol::Udp, 443)]);
+}
+
+#[test]
+fn service_leads_udp_to_the_https_port_for_http3_until_a_listener_takes_the_udp_port() {
+    let mut planner = planner(29999);
+    let mut web = wish("web", &[80, 443]);
+    web.http3 = [443].into();
+    let plan = planner.plan(&wanted([&web], &[]));
+    let [service] = &applied(&plan)[..] else { panic!("{plan:?}") };
+    let ports = |service: &v1::Service| -> Vec<(String, String, i32)> {
+        let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+        let target = |port: &v1::ServicePort| match port.target_port {
+            Some(IntOrString::Int(target)) => target,
+            _ => 0,
+        };
+        ports
+            .map(|of| {
+                (of.name.clone().unwrap_or_default(), of.protocol.clone().unwrap_or_default(), target(of))
+            })
+            .collect()
+    };
+    let [(_, _, _), (tcp, _, target), (http3, protocol, same)] = &ports(service)[..] else {
+        panic!("{service:?}")
+    };
+    assert_eq!((&**tcp, &**http3, &**protocol), ("tcp-443", "http3-443", "UDP"));
+    assert_eq!(target, same);
+    assert_eq!(targets(service).len(), 2, "listeners for UDP do not find the port for HTTP/3");
+    assert_eq!(planner.plan(&wanted([&web], [service])).writes, []);
+    // A listener for UDP takes the port.
+    web.ports.insert((IpProtocol::Udp, 443));
+    web.http3.clear();
+    let plan = planner.plan(&wanted([&web], [service]));
+    let [changed] = &applied(&plan)[..] else { panic!("{plan:?}") };
+    let [_, (_, _, tcp), (name, _, udp)] = &ports(changed)[..] else { panic!("{changed:?}") };
+    assert_eq!((&**name, tcp), ("udp-443", target), "the TCP port stays");
+    assert_ne!(udp, target);
 }
 
 #[test]

@@ -87,6 +87,37 @@ fn listener_and_its_routes_wait_without_a_warning_for_the_port_of_the_service() 
 }
 
 #[test]
+fn https_ports_of_a_service_serve_http3_if_it_is_on_and_no_listener_has_the_udp_port() {
+    let https = |name: &str, port: u16| {
+        format!("{{name: {name}, protocol: HTTPS, port: {port}, tls: {{certificateRefs: [{{name: cert}}]}}}}")
+    };
+    let udp = "{name: udp, protocol: UDP, port: 444}".to_owned();
+    let listeners = [http("web", 80, ""), https("one", 443), https("two", 444), udp].join(", ");
+    let allowed =
+        edge(&listeners).replace("listeners:", "allowedListeners: {namespaces: {from: Same}}, listeners:");
+    let set = format!("parentRef: {{name: edge}}, listeners: [{}]", https("three", 445));
+    let manifests = [
+        allowed,
+        object("ListenerSet", "name: set", &set),
+        service("edge", &[port(80, 20001), port(443, 20002)].join(", ")),
+    ];
+    let store = stored(&manifests.concat());
+    let mut options = options(ServiceType::ClusterIp);
+    let http3 = |options: &TranslateOptions| {
+        let services = options.gateway_services.as_ref().unwrap();
+        wishes(&store, options, services)[0].http3.iter().copied().collect::<Vec<_>>()
+    };
+    assert_eq!(http3(&options), [0; 0]);
+    options.settings.tls.http3 = Some(sluicegate_model::tls::Http3::default());
+    assert_eq!(http3(&options), [443, 445]);
+    // Clients reach the listener at the port of the Service.
+    let config = translate(&store, &options).config;
+    let ports: Vec<_> =
+        config.listeners.iter().map(|listener| (listener.address.port(), listener.client_port)).collect();
+    assert_eq!(ports, [(20001, None), (20002, Some(443))]);
+}
+
+#[test]
 fn service_of_a_gateway_has_the_ports_of_its_listener_sets() {
     let allowed = edge(&http("web", 80, ""))
         .replace("listeners:", "allowedListeners: {namespaces: {from: Same}}, listeners:");
