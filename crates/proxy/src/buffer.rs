@@ -11,6 +11,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 pub(crate) const BUFFER: usize = 16 * 1024;
 /// The size of a spare buffer: the largest TLS record (RFC 5246, 6.2.3), and a margin.
 pub(crate) const SPARE_BUFFER: usize = 18 * 1024;
+/// The bytes before the content of an empty buffer. Large memory begins at the start of a page of 4,096 bytes, and so do the records
+/// of TLS and the frames of HTTP/2, with a header of some bytes before the content. On some processors (AMD Zen 4), a copy to a place
+/// 1 to 15 bytes further within its page than the source takes 30 times as long.
+const ORIGIN: usize = 64;
 /// How many spare buffers a worker holds.
 const MAX_SPARE_BUFFERS: usize = 64;
 
@@ -28,7 +32,7 @@ pub(crate) fn give_spare_buffer(mut buffer: Buffer) {
     // This fails only when the thread ends.
     let _ = SPARE_BUFFERS.try_with(|spare| {
         let mut spare = spare.borrow_mut();
-        if spare.len() < MAX_SPARE_BUFFERS && buffer.bytes.len() == SPARE_BUFFER {
+        if spare.len() < MAX_SPARE_BUFFERS && buffer.size() == SPARE_BUFFER {
             buffer.clear();
             spare.push(buffer);
         }
@@ -48,12 +52,12 @@ impl Buffer {
     }
 
     pub(crate) fn with_size(size: usize) -> Self {
-        Self { bytes: vec![0; size], start: 0, end: 0 }
+        Self { bytes: vec![0; ORIGIN + size], start: ORIGIN, end: ORIGIN }
     }
 
-    /// The size of the whole buffer.
+    /// The number of bytes that the buffer can hold.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - ORIGIN
     }
 
     /// The unused bytes.
@@ -92,12 +96,12 @@ impl Buffer {
     }
 
     pub(crate) fn clear(&mut self) {
-        (self.start, self.end) = (0, 0);
+        (self.start, self.end) = (ORIGIN, ORIGIN);
     }
 
     /// Whether there is no room behind the filled part, wherever it lies.
     pub(crate) fn is_full(&self) -> bool {
-        self.len() == self.bytes.len()
+        self.len() == self.size()
     }
 
     /// Discards the first `n` bytes.
@@ -137,11 +141,11 @@ impl Buffer {
         if self.bytes.len() - self.end >= room {
             return;
         }
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        let wanted = (self.end + room).min(limit);
-        if wanted > self.bytes.len() {
-            self.bytes.resize(wanted.next_power_of_two(), 0);
+        self.bytes.copy_within(self.start..self.end, ORIGIN);
+        (self.start, self.end) = (ORIGIN, ORIGIN + self.len());
+        let wanted = (self.len() + room).min(limit);
+        if wanted > self.size() {
+            self.bytes.resize(ORIGIN + wanted.next_power_of_two(), 0);
         }
     }
 
@@ -151,8 +155,8 @@ impl Buffer {
         cx: &mut Context<'_>,
         from: &mut (impl AsyncRead + Unpin),
     ) -> Poll<io::Result<usize>> {
-        if self.end == self.bytes.len() && self.start > 0 {
-            self.reserve(1, self.bytes.len());
+        if self.end == self.bytes.len() && self.start > ORIGIN {
+            self.reserve(1, self.size());
         }
         let mut room = ReadBuf::new(&mut self.bytes[self.end..]);
         debug_assert!(room.capacity() > 0, "no room to read into");
@@ -188,7 +192,7 @@ mod tests {
         assert_eq!(buffer.filled().len(), 4 + rest.len());
         buffer.reserve(100_000, 40_000);
         assert!(buffer.filled().starts_with(b"nextxx"));
-        assert_eq!(buffer.bytes.len(), 65536);
+        assert_eq!(buffer.size(), 65536);
         buffer.consume(buffer.len() - 3);
         buffer.replace(1, b"head");
         assert_eq!(buffer.filled(), b"headxx");
