@@ -20,8 +20,8 @@ pub(crate) struct TlsArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           default_missing_value = "true")]
     http3: bool,
-    /// The UDP port that responses announce for HTTP/3 (Alt-Svc): the port of the load balancer. Listeners of Gateways announce
-    /// their own ports. [default: the port of the listener, range: 1 to 65535]
+    /// The UDP port that responses announce for HTTP/3 (Alt-Svc): the port of the load balancer. A Gateway listener
+    /// with its own address or Service announces its own port. [default: the port of the listener, range: 1 to 65535]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     http3_port: Option<u16>,
     /// How long clients remember the announcement of HTTP/3. 0s: clients forget earlier announcements. [default: 24h]

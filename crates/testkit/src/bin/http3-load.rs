@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Arguments {
     /// The IP address and UDP port of the gateway.
     gateway: SocketAddr,
-    /// The URL of the requests, such as https://shop.example/?s=1k.
+    /// The URL of the requests: `https`, a name, and a path.
     url: http::Uri,
     /// The number of connections.
     #[arg(long, default_value_t = 10)]
