@@ -114,4 +114,5 @@ def started(name: str, command: Sequence[str], folder: Path, http: int, https: i
         if answer.stdout == "200":
             return gateway
         time.sleep(0.1)
+    gateway.stop()
     sys.exit(f"{name} does not start:\n{log.read_text()[-2000:]}")
