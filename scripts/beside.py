@@ -51,13 +51,11 @@ class Gateway:
 
     def cpu(self) -> float:
         """The CPU time of all its threads, in seconds."""
-        tasks = [task for pid in self._processes() for task in Path(f"/proc/{pid}/task").iterdir()]
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        return sum(map(cpu, self._processes()))
 
     def memory(self) -> int:
         """Its resident memory, in KiB."""
-        status = "".join(Path(f"/proc/{pid}/status").read_text() for pid in self._processes())
-        return sum(int(number) for number in re.findall(r"^VmRSS:\s+(\d+)", status, re.MULTILINE))
+        return sum(map(memory, self._processes()))
 
     def stop(self) -> None:
         self.process.terminate()
@@ -66,6 +64,18 @@ class Gateway:
     def _processes(self) -> list[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [self.process.pid, *map(int, children.split())]
+
+
+def cpu(pid: int) -> float:
+    """The CPU time of all threads of a process, in seconds."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def memory(pid: int) -> int:
+    """The resident memory of a process, in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(number) for number in re.findall(r"^VmRSS:\s+(\d+)", status, re.MULTILINE))
 
 
 def free_ports(count: int) -> list[int]:

@@ -52,7 +52,7 @@ impl Scope {
 pub(super) struct Scopes {
     shared: Arc<Scope>,
     own: Mutex<Own>,
-    /// The previous configuration of each scope. Whoever publishes a change holds this lock, so that changes are in order.
+    /// The previous configuration of each scope. [`publish`](Self::publish) holds this lock to its end, so that changes stay in order.
     cutters: Mutex<BTreeMap<Option<Arc<str>>, Cutter>>,
 }
 

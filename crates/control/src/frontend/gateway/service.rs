@@ -184,13 +184,13 @@ pub(crate) fn wishes(store: &Store, options: &TranslateOptions, services: &Gatew
     let served = store.all::<Gateway>().filter(|(_, gateway, _)| classes.refusal(gateway).is_none());
     let mut gateways: Vec<_> = served.collect();
     gateways.sort_by_cached_key(|(object, gateway, origin)| At { object, origin }.age(gateway.created));
-    // Another type of Service would lose the address of the Gateway, so the Service waits for valid parameters.
     let has_http3 = options.settings.tls.http3.is_some();
     let is_https = |listener: &&Listener| listener.protocol == ListenerProtocol::Https;
     let http3 = |listeners: &[Listener]| -> BTreeSet<u16> {
         let served = listeners.iter().filter(|_| has_http3).filter(is_https);
         served.map(|listener| listener.port).collect()
     };
+    // Another type of Service would lose the address of the Gateway, so the Service waits for valid parameters.
     let may_change =
         |gateway: &Gateway| has_address(gateway) && parameters::of_gateway(store, options, gateway).is_ok();
     let wish = |&(object, gateway, _): &(&ObjectRef, &Gateway, _)| {

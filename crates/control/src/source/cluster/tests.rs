@@ -1,5 +1,6 @@
 //! Tests of the source. Some have an API server of their own, whose watches resume in the order of the test.
 
+use std::future::ready;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,9 +12,9 @@ use serde_json::{Value, json};
 use sluicegate_model::Change;
 use sluicegate_testkit::tls::Authority;
 use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
 
 use super::*;
-use std::future::ready;
 
 /// An API server.
 #[derive(Clone)]
@@ -155,26 +156,41 @@ fn app(name: &str, address: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-#[tokio::test]
-async fn changes_of_routes_wait_until_all_watches_have_resumed() {
+fn class() -> (&'static str, Value) {
+    let spec = json!({"controller": "sluicegate.dev/ingress-controller"});
+    ("ingressclasses", json!({"metadata": {"name": "sluicegate"}, "spec": spec}))
+}
+
+/// An API server with the apps `shop` and `web`, and a source of its objects.
+fn two_apps() -> (ApiServer, ClusterSource) {
     let api = ApiServer::default();
-    let class = json!({"metadata": {"name": "sluicegate"}, "spec": {"controller": "sluicegate.dev/ingress-controller"}});
-    let class = ("ingressclasses", class);
-    api.set_objects([vec![class.clone()], app("shop", "10.1.0.1"), app("web", "10.1.0.2")].concat());
+    api.set_objects([vec![class()], app("shop", "10.1.0.1"), app("web", "10.1.0.2")].concat());
     api.returns_all_but(&[]);
-    let (sender, mut changes) = mpsc::unbounded_channel();
     let source = ClusterSource::new(api.client(), Vec::new(), TranslateOptions::default(), None);
-    let problems = source.problems();
+    (api, source)
+}
+
+/// Runs a source of two apps. Returns its task, and its changes after the first configuration.
+async fn started(source: ClusterSource) -> (JoinHandle<Infallible>, mpsc::UnboundedReceiver<Change>) {
+    let (sender, mut changes) = mpsc::unbounded_channel();
     let source = tokio::spawn(source.run(move |change, _| {
         let _ = sender.send(change);
         Box::pin(ready(()))
     }));
     let first = changes.recv().await.expect("the source runs");
     assert!(matches!(&first, Change::Config(config) if config.hosts.len() == 2), "{first:?}");
+    (source, changes)
+}
+
+#[tokio::test]
+async fn changes_of_routes_wait_until_all_watches_have_resumed() {
+    let (api, source) = two_apps();
+    let problems = source.problems();
+    let (source, mut changes) = started(source).await;
 
     // Meanwhile, the shop is deleted, and the endpoint of the other Service is replaced.
     api.goes_away().await;
-    api.set_objects([vec![class], app("web", "10.1.0.3")].concat());
+    api.set_objects([vec![class()], app("web", "10.1.0.3")].concat());
     api.returns_all_but(&["ingresses", "endpointslices"]);
     api.has_listed("secrets").await;
     api.returns_all_but(&["ingresses"]);
@@ -200,22 +216,10 @@ async fn changes_of_routes_wait_until_all_watches_have_resumed() {
 
 #[tokio::test]
 async fn changes_of_endpoints_translate_nothing() {
-    let api = ApiServer::default();
-    let class = json!({"metadata": {"name": "sluicegate"}, "spec": {"controller": "sluicegate.dev/ingress-controller"}});
-    api.set_objects(
-        [vec![("ingressclasses", class)], app("shop", "10.1.0.1"), app("web", "10.1.0.2")].concat(),
-    );
-    api.returns_all_but(&[]);
-    let (sender, mut changes) = mpsc::unbounded_channel();
-    let source = ClusterSource::new(api.client(), Vec::new(), TranslateOptions::default(), None);
+    let (api, source) = two_apps();
     // Each translation of everything updates the catalogue.
     let mut catalogue = source.catalogue();
-    let source = tokio::spawn(source.run(move |change, _| {
-        let _ = sender.send(change);
-        Box::pin(ready(()))
-    }));
-    let first = changes.recv().await.expect("the source runs");
-    assert!(matches!(&first, Change::Config(config) if config.hosts.len() == 2), "{first:?}");
+    let (source, mut changes) = started(source).await;
     api.is_watched("endpointslices").await;
     catalogue.mark_unchanged();
     for n in 2..20 {
